@@ -32,9 +32,14 @@ endif()
 # makes nibble_NAME (alias nibble::NAME) and, with tests on, nibble_NAME_test.
 function(nibble_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;TESTS;TEST_DEPS" ${ARGN})
-  add_library(nibble_${name} STATIC ${ARG_SOURCES})
+  if(ARG_SOURCES)
+    add_library(nibble_${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(nibble_${name} PUBLIC nibble_options ${ARG_DEPS})
+  else() # headers only
+    add_library(nibble_${name} INTERFACE)
+    target_link_libraries(nibble_${name} INTERFACE nibble_options ${ARG_DEPS})
+  endif()
   add_library(nibble::${name} ALIAS nibble_${name})
-  target_link_libraries(nibble_${name} PUBLIC nibble_options ${ARG_DEPS})
   if(NIBBLE_TESTS AND ARG_TESTS)
     nibble_test(${name} SOURCES ${ARG_TESTS} DEPS nibble_${name}
                 ${ARG_TEST_DEPS})
@@ -49,6 +54,9 @@ function(nibble_test name)
   add_executable(nibble_${name}_test ${ARG_SOURCES})
   target_link_libraries(nibble_${name}_test PRIVATE ${ARG_DEPS} nibble_options
                         GTest::gmock GTest::gtest_main)
+  # For "reference_data.h".
+  target_include_directories(nibble_${name}_test
+                             PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(
     nibble_${name}_test PRIVATE NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(nibble_${name}_test DISCOVERY_MODE PRE_TEST
