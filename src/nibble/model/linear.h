@@ -23,7 +23,7 @@ class Linear {
                        backend::Stream& stream) const = 0;
   // Memory that the layer keeps, in bytes.
   [[nodiscard]] virtual std::size_t resident_bytes() const = 0;
-  // What computes it, for people: "bf16", "int4 group 128 avx512" ...
+  // What computes it, for people: its stored type, how, and on what.
   [[nodiscard]] virtual std::string description() const = 0;
 };
 
