@@ -49,7 +49,7 @@ struct ModelConfig {
   double rope_high_freq_factor = 4;
   double rope_original_positions = 8192;
 
-  double attention_scale = 0.1;        // temperature tuning of Llama 4
+  double attention_scale = 0.1;  // temperature tuning of Llama 4
   double attention_floor_scale = 8192;
 
   std::int64_t experts = 0;

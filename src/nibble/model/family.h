@@ -17,14 +17,14 @@ namespace nibble::model {
 enum class Role {
   kEmbedding,
   kNorm,
-  kAttention,     // q, k, v, o projections
-  kMlp,           // gate, up, down of a dense layer
-  kExpert,        // of a routed expert
+  kAttention,  // q, k, v, o projections
+  kMlp,        // gate, up, down of a dense layer
+  kExpert,     // of a routed expert
   kSharedExpert,
   kRouter,
   kHead,
-  kVision,        // vision tower and projector of a multimodal wrapper
-  kBuffer,        // derived values that no loader needs (inv_freq)
+  kVision,  // vision tower and projector of a multimodal wrapper
+  kBuffer,  // derived values that no loader needs (inv_freq)
   kOther,
 };
 
@@ -42,19 +42,43 @@ struct StackedPart {
 // Where a tensor stands in its family's structure.
 struct TensorPlace {
   Role role = Role::kOther;
-  int layer = -1;        // decoder layer, or -1
-  std::string module;    // name of the module that owns it: without ".weight"
-  std::string part;      // "weight", "bias", or "" for stacked tensors
-  bool linear = false;   // weight of a linear: (out, in), or stacked
+  int layer = -1;      // decoder layer, or -1
+  std::string module;  // name of the module that owns it: without ".weight"
+  // "weight", "bias", whatever else follows the last dot, or "" for stacked
+  // tensors.
+  std::string part;
+  bool linear = false;  // weight of a linear: (out, in), or stacked
   // Not empty: the tensor is (experts, in, sum of columns), input-major.
   std::vector<StackedPart> stacked;
   std::string stack_module;  // "model.layers.3.feed_forward.experts"
 };
 
+// A name of a family's modules, with # for each number. It stands after the
+// prefix of multimodal wrappers.
+struct NameRule {
+  std::string_view pattern;  // "model.layers.#.self_attn.q_proj"
+  Role role = Role::kOther;
+  bool linear = false;
+};
+
+// A tensor that holds one matrix of every expert: (experts, in, parts * width),
+// input-major. Sizes are looked up in the config under these keys, with the
+// class's value when absent.
+struct StackRule {
+  std::string_view pattern;  // of the whole tensor name
+  std::span<const std::string_view> projections;
+  std::string_view in_key;
+  std::int64_t in_absent = 0;
+  std::string_view width_key;
+  std::int64_t width_absent = 0;
+  std::string_view experts_key;
+  std::int64_t experts_absent = 0;
+};
+
 // What differs between families for whoever reads or rewrites checkpoints:
 // data, not classes.
 struct Family {
-  std::string_view name;          // "llama", "llama4"
+  std::string_view name;  // "llama", "llama4"
   std::span<const std::string_view> architectures;
   // Roles that rewriting leaves as they are unless told otherwise.
   std::span<const Role> keep_dense;
@@ -63,6 +87,10 @@ struct Family {
   std::span<const std::span<const std::string_view>> fused;
   // Whether this program can run it.
   bool runnable = true;
+  // Names of its modules; empty for the generic family, whose tensors are
+  // recognised by common habits of naming.
+  std::span<const NameRule> names;
+  std::span<const StackRule> stacks;
 };
 
 // The family of config.json's architectures[0], or the generic one ("plain":

@@ -17,10 +17,13 @@ class KvCache {
 
   // Positions filled so far.
   [[nodiscard]] std::int64_t length() const { return length_; }
+
   // Makes room for count more positions.
   void reserve(std::int64_t count);
+
   // Counts the rows that every layer has written.
   void advance(std::int64_t count) { length_ += count; }
+
   // Forgets all positions from length on.
   void truncate(std::int64_t length) { length_ = length; }
 

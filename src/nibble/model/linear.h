@@ -50,7 +50,7 @@ class Embedding {
 
 struct EmbeddingSlot {
   std::string path;
-  std::int64_t rows = 0;    // vocabulary
+  std::int64_t rows = 0;  // vocabulary
   std::int64_t hidden = 0;
   std::unique_ptr<Embedding> layer;
 };

@@ -48,7 +48,9 @@ class Transformer {
   Transformer(ModelConfig config, backend::Backend& backend);
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
+
   [[nodiscard]] backend::Backend& backend() const { return backend_; }
+
   [[nodiscard]] KvCache make_cache() const;
 
   // Runs tokens ids that follow cache.length() positions; appends to cache.
@@ -63,6 +65,7 @@ class Transformer {
   // is visited as head() with the embedding's path.
   void visit_linears(FunctionRef<void(LinearSlot&)> visit);
   void visit_norms(FunctionRef<void(NormSlot&)> visit);
+
   [[nodiscard]] EmbeddingSlot& embedding() { return embedding_; }
 
   // Sum over all slots, in bytes.
