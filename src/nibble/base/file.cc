@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include <utility>
 
 #include "nibble/base/error.h"
 
@@ -20,7 +19,9 @@ constexpr std::size_t kMaxTransferBytes = std::size_t{1} << 30;
 
 // Opens with close-on-exec; refuses anything but regular files.
 int open_regular(const std::filesystem::path& path, int flags) {
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  // Without O_NONBLOCK a named pipe would be waited for.
+  const int descriptor =
+      ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor < 0) {
     NIBBLE_CHECK(errno != ENOENT || (flags & O_CREAT) != 0,
                  kNotFound,
@@ -28,7 +29,9 @@ int open_regular(const std::filesystem::path& path, int flags) {
                  path.string());
     fail_errno("open", path.string());
   }
+
   struct stat status {};
+
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     fail(ErrorCode::kIo,
@@ -73,6 +76,7 @@ File::~File() {
 
 std::uint64_t File::size_bytes() const {
   struct stat status {};
+
   if (::fstat(descriptor_, &status) != 0) {
     fail_errno("stat", path_.string());
   }
@@ -82,11 +86,10 @@ std::uint64_t File::size_bytes() const {
 void File::read(std::uint64_t offset, std::span<std::byte> out) const {
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got =
-        ::pread(descriptor_,
-                out.data() + done,
-                std::min(out.size() - done, kMaxTransferBytes),
-                static_cast<off_t>(offset + done));
+    const ssize_t got = ::pread(descriptor_,
+                                out.data() + done,
+                                std::min(out.size() - done, kMaxTransferBytes),
+                                static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -152,8 +155,8 @@ MappedFile::MappedFile(const File& file)
   if (size_ == 0) {
     return;
   }
-  void* address = ::mmap(
-      nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  void* address =
+      ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (address == MAP_FAILED) {
     fail_errno("map", file.path().string());
   }
@@ -190,14 +193,20 @@ void write_file_atomically(const std::filesystem::path& path,
     file.write(0, std::as_bytes(std::span(content)));
     file.sync();
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    fail_errno("rename", path.string());
+  rename_file(temporary, path);
+}
+
+void rename_file(const std::filesystem::path& from,
+                 const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    fail_errno("rename", from.string());
   }
-  sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+  sync_directory(to.has_parent_path() ? to.parent_path() : ".");
 }
 
 void sync_directory(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int descriptor =
+      ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
     fail_errno("open directory", path.string());
   }
@@ -216,7 +225,9 @@ std::uint64_t free_disk_bytes(const std::filesystem::path& path) {
          existing.has_relative_path()) {
     existing = existing.parent_path();
   }
+
   struct statvfs status {};
+
   if (::statvfs(existing.c_str(), &status) != 0) {
     fail_errno("free space", existing.string());
   }

@@ -41,6 +41,7 @@ class File {
   void drop_cache(std::uint64_t offset, std::uint64_t bytes) const;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
  private:
@@ -76,6 +77,11 @@ class MappedFile {
 // Writes path whole: a temporary file beside it, fsync, rename.
 void write_file_atomically(const std::filesystem::path& path,
                            std::string_view content);
+
+// Renames within one file system, replacing a file of that name, durably
+// (syncs the parent directory). Works for directories, too.
+void rename_file(const std::filesystem::path& from,
+                 const std::filesystem::path& to);
 
 // fsync of a directory, so that names in it are durable.
 void sync_directory(const std::filesystem::path& path);
