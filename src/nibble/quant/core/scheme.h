@@ -51,6 +51,12 @@ class Scheme {
   // Whether spec.scheme is one of recipe_names().
   [[nodiscard]] bool handles(const NumberSpec& spec) const;
 
+  // The weight spec that one of recipe_names() stands for, with the group that
+  // a recipe means when it names none: 128 columns below 8 bits, else a row.
+  // By default read from the name: "int4" = integers of 4 bits, "fp8" =
+  // floating point of 8.
+  [[nodiscard]] virtual NumberSpec spec_named(std::string_view name) const;
+
   // The input spec that goes with "dynamic" activations of this weight.
   // kUnsupported when there is none.
   [[nodiscard]] virtual NumberSpec dynamic_input(

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Plain data only: sources built for one instruction set include this header.
+namespace nibble::quant {
+
+// Adjoining runs of weights, each run with a scale of its own, and where their
+// codes go. Element i of run r is weight[r * length + i].
+struct CodeRuns {
+  const void* weight = nullptr;  // float, or bits of BF16 or F16
+  std::size_t runs = 0;
+  std::size_t length = 0;              // elements a run
+  const float* scales = nullptr;       // (runs)
+  const std::int8_t* zeros = nullptr;  // (runs); null = symmetric
+  int low = 0;                         // limits of the codes
+  int high = 0;
+  std::uint8_t* codes = nullptr;  // (runs * length) one byte a code
+};
+
+// Fills codes. One function for each type of weight, arithmetic and
+// instruction set; all give the same bytes.
+using CodeFn = void (*)(const CodeRuns&);
+
+// Vectorized kernels replace w / scale by a product with the reciprocal and
+// one correction step, which gives the correctly rounded quotient while
+// nothing overflows or underflows: for scales within these bounds. Weights
+// below 2^-100 may come out a unit wrong there, but are then so far below the
+// scale that their code is zero all the same.
+inline constexpr float kLeastFastScale = 0x1p-60F;
+inline constexpr float kGreatestFastScale = 0x1p60F;
+
+// Least and greatest weight of each of `runs` adjoining runs.
+using RangeFn = void (*)(const void* weight,
+                         std::size_t runs,
+                         std::size_t length,
+                         float* low,
+                         float* high);
+
+}  // namespace nibble::quant
