@@ -41,7 +41,8 @@ TEST(NameRegex, AMalformedPatternIsRefusedWithThePlace) {
 
 TEST(NameRegex, APatternThatExplodesIsStopped) {
   const NameRegex bad = regex("(a+)+b");
-  EXPECT_THROW((void)bad.fits_whole(std::string(40, 'a')), Error);
+  // The name has a b, or the engine would see at once that none can follow.
+  EXPECT_THROW((void)bad.fits_whole(std::string(40, 'a') + "cb"), Error);
 }
 
 }  // namespace
