@@ -188,12 +188,15 @@ void write_file_atomically(const std::filesystem::path& path,
                            std::string_view content) {
   std::filesystem::path temporary = path;
   temporary += ".tmp";
-  {
+  try {
     const File file = File::create(temporary);
     file.write(0, std::as_bytes(std::span(content)));
     file.sync();
+    rename_file(temporary, path);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
   }
-  rename_file(temporary, path);
 }
 
 void rename_file(const std::filesystem::path& from,
@@ -211,7 +214,9 @@ void sync_directory(const std::filesystem::path& path) {
     fail_errno("open directory", path.string());
   }
   const int result = ::fsync(descriptor);
+  const int saved = errno;
   ::close(descriptor);
+  errno = saved;
   // EINVAL: the file system keeps directories durable by itself.
   if (result != 0 && errno != EINVAL) {
     fail_errno("sync directory", path.string());

@@ -2,54 +2,63 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
+#include <bit>
+#include <limits>
 
 namespace nibble {
 namespace {
 
-// All values of an 8-bit float with the given exponent bits and bias.
-std::array<float, 256> float8_table(int exponent_bits, int bias) {
-  std::array<float, 256> table{};
+// Two to an integer power, exact for the small powers of 8-bit floats.
+constexpr float power_of_two(int exponent) {
+  float value = 1.0F;
+  for (; exponent > 0; --exponent) {
+    value *= 2.0F;
+  }
+  for (; exponent < 0; ++exponent) {
+    value *= 0.5F;
+  }
+  return value;
+}
+
+using Float8Table = std::array<float, 256>;
+
+// All finite values of an 8-bit float with these exponent bits and bias.
+constexpr Float8Table float8_table(int exponent_bits, int bias) {
+  Float8Table table{};
   const int mantissa_bits = 7 - exponent_bits;
-  for (int code = 0; code < 256; ++code) {
-    const int exponent = (code & 0x7F) >> mantissa_bits;
+  for (int code = 0; code < 128; ++code) {
+    const int exponent = code >> mantissa_bits;
     const int mantissa = code & ((1 << mantissa_bits) - 1);
     const int implicit = exponent == 0 ? 0 : 1 << mantissa_bits;
     const float magnitude =
-        std::ldexp(static_cast<float>(implicit + mantissa),
-                   std::max(exponent, 1) - bias - mantissa_bits);
-    table[static_cast<std::size_t>(code)] =
-        code >= 128 ? -magnitude : magnitude;
+        static_cast<float>(implicit + mantissa) *
+        power_of_two((exponent == 0 ? 1 : exponent) - bias - mantissa_bits);
+    table[static_cast<std::size_t>(code)] = magnitude;
+    table[static_cast<std::size_t>(code + 128)] = -magnitude;
   }
   return table;
 }
 
-const std::array<float, 256>& e4m3_table() {
-  static const std::array<float, 256> table = [] {
-    auto values = float8_table(4, 7);
-    values[0x7F] = std::numeric_limits<float>::quiet_NaN();
-    values[0xFF] = -std::numeric_limits<float>::quiet_NaN();
-    return values;
-  }();
-  return table;
-}
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-const std::array<float, 256>& e5m2_table() {
-  static const std::array<float, 256> table = [] {
-    auto values = float8_table(5, 15);
-    for (const int sign : {0, 0x80}) {
-      const float factor = sign == 0 ? 1.0F : -1.0F;
-      const auto at = static_cast<std::size_t>(sign + 0x7C);
-      values[at] = factor * std::numeric_limits<float>::infinity();
-      for (std::size_t i = 1; i < 4; ++i) {
-        values[at + i] = factor * std::numeric_limits<float>::quiet_NaN();
-      }
-    }
-    return values;
-  }();
+constexpr Float8Table kE4M3Table = [] {
+  Float8Table table = float8_table(4, 7);
+  table[0x7F] = kNaN;
+  table[0xFF] = -kNaN;
   return table;
-}
+}();
+
+constexpr Float8Table kE5M2Table = [] {
+  Float8Table table = float8_table(5, 15);
+  table[0x7C] = kInfinity;
+  table[0xFC] = -kInfinity;
+  for (std::size_t i = 0x7D; i <= 0x7F; ++i) {
+    table[i] = kNaN;
+    table[i + 0x80] = -kNaN;
+  }
+  return table;
+}();
 
 template <typename T, typename Convert>
 void map_elements(ConstTensorView from, std::span<float> to, Convert convert) {
@@ -61,17 +70,16 @@ void map_elements(ConstTensorView from, std::span<float> to, Convert convert) {
 
 }  // namespace
 
+// No branches, so that loops over it use vectors. The bits moved into place
+// make a float32 that is 2^112 too small, subnormals included; infinities and
+// NaNs then need the full exponent.
 float f16_to_float(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1Fu;
-  const std::uint32_t mantissa = bits & 0x3FFu;
-  if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const std::uint32_t wide =
-      exponent == 31 ? 0x7F800000u : (exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | (mantissa << 13));
+  const std::uint32_t moved = static_cast<std::uint32_t>(bits & 0x7FFFu) << 13;
+  const std::uint32_t scaled =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(moved) * 0x1p112F);
+  const std::uint32_t special = moved >= 0x0F800000u ? 0x7F800000u : 0u;
+  return std::bit_cast<float>(sign | scaled | special);
 }
 
 std::uint16_t float_to_f16(float value) {
@@ -85,18 +93,23 @@ std::uint16_t float_to_f16(float value) {
     return static_cast<std::uint16_t>(sign | 0x7C00u);
   }
   if (magnitude < 0x38800000u) {  // below 2^-14: subnormal steps of 2^-24
-    const float steps = std::bit_cast<float>(magnitude) * 0x1p24F;
+    // 0.5 has that step, too: the sum is rounded to it, as wanted.
+    const float sum = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(
-        sign | static_cast<std::uint32_t>(std::nearbyint(steps)));
+        sign | (std::bit_cast<std::uint32_t>(sum) - 0x3F000000u));
   }
   const std::uint32_t rounded =
       magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - (112u << 23);
   return static_cast<std::uint16_t>(sign | (rounded >> 13));
 }
 
-float f8e4m3_to_float(std::uint8_t bits) { return e4m3_table()[bits]; }
+float f8e4m3_to_float(std::uint8_t bits) {
+  return kE4M3Table[bits];
+}
 
-float f8e5m2_to_float(std::uint8_t bits) { return e5m2_table()[bits]; }
+float f8e5m2_to_float(std::uint8_t bits) {
+  return kE5M2Table[bits];
+}
 
 std::uint8_t float_to_f8e4m3(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -109,9 +122,10 @@ std::uint8_t float_to_f8e4m3(float value) {
     return static_cast<std::uint8_t>(sign | 0x7Eu);
   }
   if (magnitude < 0x3C800000u) {  // below 2^-6: subnormal steps of 2^-9
-    const float steps = std::bit_cast<float>(magnitude) * 512.0F;
+    // 2^14 has that step, too: the sum is rounded to it, as wanted.
+    const float sum = std::bit_cast<float>(magnitude) + 0x1p14F;
     return static_cast<std::uint8_t>(
-        sign | static_cast<std::uint32_t>(std::nearbyint(steps)));
+        sign | (std::bit_cast<std::uint32_t>(sum) - 0x46800000u));
   }
   const std::uint32_t rounded =
       magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u) - (120u << 23);

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <bit>
-#include <cstdint>
 #include <cmath>
+#include <cstdint>
 #include <span>
 
 #include "nibble/tensor/view.h"

@@ -17,8 +17,7 @@ constexpr std::size_t kAlignment = 64;
 Tensor::Tensor(DType dtype, const Shape& shape)
     : dtype_(dtype), shape_(shape), writable_(true) {
   const std::size_t bytes = ConstTensorView(nullptr, dtype, shape).bytes();
-  void* block =
-      std::aligned_alloc(kAlignment, round_up(bytes + 1, kAlignment));
+  void* block = std::aligned_alloc(kAlignment, round_up(bytes + 1, kAlignment));
   if (block == nullptr) {
     throw std::bad_alloc();
   }
@@ -64,6 +63,8 @@ TensorView Tensor::view() {
   return {const_cast<std::byte*>(data_), dtype_, shape_};
 }
 
-ConstTensorView Tensor::view() const { return {data_, dtype_, shape_}; }
+ConstTensorView Tensor::view() const {
+  return {data_, dtype_, shape_};
+}
 
 }  // namespace nibble

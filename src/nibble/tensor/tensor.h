@@ -24,15 +24,19 @@ class Tensor {
   // A copy of a view.
   static Tensor copy_of(ConstTensorView view);
   // A float32 tensor with these values.
-  static Tensor from_floats(const Shape& shape, const std::vector<float>& values);
+  static Tensor from_floats(const Shape& shape,
+                            const std::vector<float>& values);
 
   // For tensors allocated here only; a mapped one is read-only (kInternal).
   [[nodiscard]] TensorView view();
   [[nodiscard]] ConstTensorView view() const;
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
+
   [[nodiscard]] DType dtype() const { return dtype_; }
+
   [[nodiscard]] bool empty() const { return data_ == nullptr; }
+
   [[nodiscard]] std::size_t bytes() const { return view().bytes(); }
 
  private:

@@ -20,8 +20,10 @@ class Shape {
   static constexpr std::size_t kMaxRank = 8;
 
   Shape() = default;
+
   Shape(std::initializer_list<std::int64_t> dims)
       : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
+
   explicit Shape(std::span<const std::int64_t> dims) : rank_(dims.size()) {
     NIBBLE_CHECK(rank_ <= kMaxRank,
                  kUnsupported,
@@ -32,12 +34,16 @@ class Shape {
   }
 
   [[nodiscard]] std::size_t rank() const { return rank_; }
+
   [[nodiscard]] std::int64_t operator[](std::size_t i) const {
     NIBBLE_ASSERT(i < rank_);
     return dims_[i];
   }
+
   [[nodiscard]] const std::int64_t* begin() const { return dims_.data(); }
+
   [[nodiscard]] const std::int64_t* end() const { return begin() + rank_; }
+
   // Product of the dimensions; 1 for rank 0.
   [[nodiscard]] std::int64_t elements() const {
     std::int64_t product = 1;
@@ -46,6 +52,7 @@ class Shape {
     }
     return product;
   }
+
   friend bool operator==(const Shape& a, const Shape& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
@@ -84,8 +91,10 @@ template <typename Byte>
 class BasicView {
  public:
   BasicView() = default;
+
   BasicView(Byte* data, DType dtype, const Shape& shape)
       : data_(data), dtype_(dtype), shape_(shape) {}
+
   // A TensorView converts to a ConstTensorView.
   template <typename Other,
             typename = std::enable_if_t<std::is_convertible_v<Other*, Byte*>>>
@@ -94,15 +103,22 @@ class BasicView {
       : data_(other.data()), dtype_(other.dtype()), shape_(other.shape()) {}
 
   [[nodiscard]] Byte* data() const { return data_; }
+
   [[nodiscard]] DType dtype() const { return dtype_; }
+
   [[nodiscard]] const Shape& shape() const { return shape_; }
+
   [[nodiscard]] std::int64_t dim(std::size_t i) const { return shape_[i]; }
+
   [[nodiscard]] std::int64_t elements() const { return shape_.elements(); }
+
   [[nodiscard]] bool empty() const { return data_ == nullptr; }
+
   [[nodiscard]] std::size_t bytes() const {
     return static_cast<std::size_t>(elements()) *
            static_cast<std::size_t>(dtype_bits(dtype_)) / 8;
   }
+
   [[nodiscard]] std::span<Byte> byte_span() const { return {data_, bytes()}; }
 
   // The elements as T; kInternal when the dtype is another one. 16- and 8-bit
@@ -120,7 +136,8 @@ class BasicView {
   // The elements as bit patterns of type T (std::uint16_t for BF16 and F16).
   template <typename T>
   [[nodiscard]] auto raw() const {
-    NIBBLE_ASSERT(sizeof(T) * 8 == static_cast<std::size_t>(dtype_bits(dtype_)));
+    NIBBLE_ASSERT(sizeof(T) * 8 ==
+                  static_cast<std::size_t>(dtype_bits(dtype_)));
     using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
     return std::span<Element>(reinterpret_cast<Element*>(data_),
                               static_cast<std::size_t>(elements()));

@@ -123,12 +123,18 @@ void write_safetensors(const std::filesystem::path& path,
   sort_like_reference(file.tensors);
   const std::filesystem::path directory =
       path.has_parent_path() ? path.parent_path() : ".";
-  SafetensorsSetWriter writer(directory, std::span(&file, 1));
-  for (const NamedTensor& tensor : tensors) {
-    writer.write(tensor.name, 0, tensor.view.byte_span());
+  try {
+    SafetensorsSetWriter writer(directory, std::span(&file, 1));
+    for (const NamedTensor& tensor : tensors) {
+      writer.write(tensor.name, 0, tensor.view.byte_span());
+    }
+    writer.sync();
+    rename_file(temporary, path);
+  } catch (const Error&) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw;
   }
-  writer.sync();
-  rename_file(temporary, path);
 }
 
 }  // namespace nibble::container
