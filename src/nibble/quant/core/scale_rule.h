@@ -11,8 +11,8 @@ namespace nibble::quant {
 // point (docs/numerics.md). The result is always finite, the scale greater than
 // zero, and every code decodes to a finite value of weight_dtype.
 struct ScaleRule {
-  float low = -8;   // least code value: -2^(bits-1), or -448 for FP8
-  float high = 7;   // greatest: 2^(bits-1) - 1, or 448
+  float low = -8;  // least code value: -2^(bits-1), or -448 for FP8
+  float high = 7;  // greatest: 2^(bits-1) - 1, or 448
   bool symmetric = true;
   Numerics numerics = Numerics::kExact;
   DType weight_dtype = DType::kBF16;

@@ -1,0 +1,251 @@
+#include "nibble/quant/core/encode_tile.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "nibble/base/checked_math.h"
+#include "nibble/quant/core/ranges.h"
+#include "nibble/quant/core/scale_rule.h"
+#include "nibble/tensor/convert.h"
+
+namespace nibble::quant {
+namespace {
+
+// Source bytes handled at a time: half of a first-level cache, so that the
+// second pass over a strip reads no memory.
+constexpr std::size_t kStripBytes = 16384;
+constexpr std::size_t kStripRuns = 128;
+
+// One encode call: the spec's rule and where results go.
+struct Tile {
+  ConstTensorView weight;
+  ScaleRule rule;
+  CodeFunctions functions;
+  RangeFn ranges;
+  Quantized result;
+
+  [[nodiscard]] const std::byte* weights_at(std::int64_t element) const {
+    return weight.data() +
+           static_cast<std::size_t>(element) * dtype_bytes(weight.dtype());
+  }
+
+  [[nodiscard]] std::uint8_t* codes_at(std::int64_t element) {
+    return result.codes.view().raw<std::uint8_t>().data() + element;
+  }
+
+  // Stores scales and zero points from place `first` of the grid on.
+  void store(std::int64_t first,
+             std::span<const float> scales,
+             const std::int8_t* zeros) {
+    const TensorView all = result.scales.view();
+    const auto offset =
+        static_cast<std::size_t>(first) * dtype_bytes(all.dtype());
+    convert_from_float(scales,
+                       TensorView(all.data() + offset,
+                                  all.dtype(),
+                                  {static_cast<std::int64_t>(scales.size())}));
+    if (result.zeros) {
+      std::copy_n(zeros,
+                  scales.size(),
+                  result.zeros->view().as<std::int8_t>().begin() + first);
+    }
+  }
+
+  void encode(CodeRuns runs) {
+    runs.low = static_cast<int>(rule.low);
+    runs.high = static_cast<int>(rule.high);
+    const bool fast =
+        functions.fast != nullptr &&
+        std::all_of(runs.scales, runs.scales + runs.runs, [](float scale) {
+          return scale >= kLeastFastScale && scale <= kGreatestFastScale;
+        });
+    (fast ? functions.fast : functions.portable)(runs);
+  }
+};
+
+// Grids whose scales each cover `length` adjoining elements: groups, channels
+// and whole tensors.
+void encode_runs(Tile& tile, std::int64_t runs, std::int64_t length) {
+  const std::size_t run_bytes =
+      static_cast<std::size_t>(length) * dtype_bytes(tile.weight.dtype());
+  const auto strip = static_cast<std::int64_t>(
+      std::clamp<std::size_t>(kStripBytes / run_bytes, 1, kStripRuns));
+  std::array<float, kStripRuns> low{};
+  std::array<float, kStripRuns> high{};
+  std::array<float, kStripRuns> scales{};
+  std::array<std::int8_t, kStripRuns> zeros{};
+  std::int8_t* const zeros_or_null =
+      tile.rule.symmetric ? nullptr : zeros.data();
+  for (std::int64_t first = 0; first < runs; first += strip) {
+    const auto count = static_cast<std::size_t>(std::min(strip, runs - first));
+    const std::byte* weights = tile.weights_at(first * length);
+    tile.ranges(weights,
+                count,
+                static_cast<std::size_t>(length),
+                low.data(),
+                high.data());
+    choose_scales(tile.rule,
+                  low.data(),
+                  high.data(),
+                  count,
+                  scales.data(),
+                  zeros_or_null);
+    tile.store(first, {scales.data(), count}, zeros_or_null);
+    tile.encode({.weight = weights,
+                 .runs = count,
+                 .length = static_cast<std::size_t>(length),
+                 .scales = scales.data(),
+                 .zeros = zeros_or_null,
+                 .codes = tile.codes_at(first * length)});
+  }
+}
+
+// One scale for all, with a range that the caller knows.
+void encode_with_range(Tile& tile, float low, float high) {
+  const ScaleAndZero chosen = choose_scale(tile.rule, low, high);
+  tile.store(0, {&chosen.scale, 1}, &chosen.zero);
+  tile.encode({.weight = tile.weight.data(),
+               .runs = 1,
+               .length = static_cast<std::size_t>(tile.weight.elements()),
+               .scales = &chosen.scale,
+               .zeros = tile.rule.symmetric ? nullptr : &chosen.zero,
+               .codes = tile.codes_at(0)});
+}
+
+// Calls body(place, first element, elements) for the parts of a row that lie
+// in one block each; the last block may be cut.
+template <typename Body>
+void for_each_block(std::int64_t row,
+                    std::int64_t columns,
+                    std::int64_t block,
+                    const Body& body) {
+  for (std::int64_t column = 0; column < columns; column += block) {
+    body(static_cast<std::size_t>(column / block),
+         row * columns + column,
+         static_cast<std::size_t>(std::min(block, columns - column)));
+  }
+}
+
+void encode_blocks(Tile& tile, std::int64_t rows, std::int64_t columns) {
+  const NumberSpec& spec = tile.result.spec;
+  const auto blocks =
+      static_cast<std::size_t>(divide_up(columns, spec.block_columns));
+  std::vector<float> low(blocks);
+  std::vector<float> high(blocks);
+  std::vector<float> scales(blocks);
+  std::vector<std::int8_t> zeros(blocks);
+  std::int8_t* const zeros_or_null =
+      tile.rule.symmetric ? nullptr : zeros.data();
+  for (std::int64_t top = 0; top < rows; top += spec.block_rows) {
+    const std::int64_t bottom = std::min(rows, top + spec.block_rows);
+    std::fill(low.begin(), low.end(), 0.0F);
+    std::fill(high.begin(), high.end(), 0.0F);
+    for (std::int64_t row = top; row < bottom; ++row) {
+      for_each_block(
+          row,
+          columns,
+          spec.block_columns,
+          [&](std::size_t block, std::int64_t element, std::size_t count) {
+            float least = 0;
+            float greatest = 0;
+            tile.ranges(tile.weights_at(element), 1, count, &least, &greatest);
+            low[block] = std::min(low[block], least);
+            high[block] = std::max(high[block], greatest);
+          });
+    }
+    choose_scales(tile.rule,
+                  low.data(),
+                  high.data(),
+                  blocks,
+                  scales.data(),
+                  zeros_or_null);
+    tile.store(top / spec.block_rows * static_cast<std::int64_t>(blocks),
+               scales,
+               zeros_or_null);
+    for (std::int64_t row = top; row < bottom; ++row) {
+      for_each_block(
+          row,
+          columns,
+          spec.block_columns,
+          [&](std::size_t block, std::int64_t element, std::size_t count) {
+            tile.encode({.weight = tile.weights_at(element),
+                         .runs = 1,
+                         .length = count,
+                         .scales = &scales[block],
+                         .zeros = zeros_or_null ? &zeros[block] : nullptr,
+                         .codes = tile.codes_at(element)});
+          });
+    }
+  }
+}
+
+Quantized empty_result(const NumberSpec& spec,
+                       std::int64_t rows,
+                       std::int64_t columns) {
+  const ScaleGrid grid = scale_grid(spec, rows, columns);
+  Quantized result;
+  result.spec = spec;
+  result.rows = rows;
+  result.columns = columns;
+  result.codes =
+      Tensor(spec.floating ? DType::kF8E4M3 : DType::kI8, {rows, columns});
+  result.scales = Tensor(spec.scale_dtype, {grid.rows, grid.columns});
+  if (!spec.symmetric) {
+    result.zeros = Tensor(DType::kI8, {grid.rows, grid.columns});
+  }
+  return result;
+}
+
+}  // namespace
+
+Quantized encode_tile(const NumberSpec& spec,
+                      ConstTensorView weight,
+                      const EncodeOptions& options,
+                      const CodeFunctions& functions,
+                      Isa isa) {
+  NIBBLE_CHECK(weight.shape().rank() == 2 && is_weight_dtype(weight.dtype()),
+               kInternal,
+               "encode: found {} {}, expected a matrix of F32, F16 or BF16",
+               dtype_name(weight.dtype()),
+               to_string(weight.shape()));
+  const std::int64_t rows = weight.dim(0);
+  const std::int64_t columns = weight.dim(1);
+  Tile tile{weight,
+            scale_rule(spec, options.numerics, weight.dtype()),
+            functions,
+            range_function(weight.dtype(), spec.symmetric, isa),
+            empty_result(spec, rows, columns)};
+  if (weight.elements() == 0) {
+    return std::move(tile.result);
+  }
+  switch (spec.grain) {
+    case Grain::kTensor:
+      if (options.tensor_min && options.tensor_max) {
+        encode_with_range(tile, *options.tensor_min, *options.tensor_max);
+      } else {
+        encode_runs(tile, 1, weight.elements());
+      }
+      break;
+    case Grain::kChannel:
+      encode_runs(tile, rows, columns);
+      break;
+    case Grain::kGroup:
+      NIBBLE_CHECK(spec.group > 0 && columns % spec.group == 0,
+                   kInternal,
+                   "encode: found group {} and {} columns, expected a divisor",
+                   spec.group,
+                   columns);
+      encode_runs(tile, rows * (columns / spec.group), spec.group);
+      break;
+    case Grain::kBlock:
+      encode_blocks(tile, rows, columns);
+      break;
+    case Grain::kToken:
+      fail(ErrorCode::kInternal,
+           "encode: found grain token, expected a grain of weights");
+  }
+  return std::move(tile.result);
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "nibble/base/cpu.h"
+#include "nibble/quant/core/code_runs.h"
+#include "nibble/quant/core/scheme.h"
+
+namespace nibble::quant {
+
+// Functions of a scheme that fill the codes of runs whose scales are chosen.
+struct CodeFunctions {
+  CodeFn portable = nullptr;  // any scale
+  // Same bytes for scales within the fast bounds (code_runs.h); may be null.
+  CodeFn fast = nullptr;
+};
+
+// Scheme::encode of every scheme whose scale follows from a range alone: walks
+// the scale grid in strips that stay in the first-level cache, takes ranges,
+// chooses scales (scale_rule.h) and has the codes filled. One thread.
+// kInternal when the weight is not (rows, columns) of F32, F16 or BF16.
+// For Grain::kTensor the range in options must cover the weight; without one
+// the weight is taken to be the whole tensor.
+[[nodiscard]] Quantized encode_tile(const NumberSpec& spec,
+                                    ConstTensorView weight,
+                                    const EncodeOptions& options,
+                                    const CodeFunctions& functions,
+                                    Isa isa);
+
+// Fills out[i] = (value of codes[i] - zero) * scale.
+using ValueFn = void (*)(const std::uint8_t* codes,
+                         std::size_t count,
+                         float zero,
+                         float scale,
+                         float* out);
+
+// Scheme::decode over the scale grid, with `order` where there is one.
+// kInternal when sizes or types contradict each other.
+void decode_tile(const Quantized& quantized, TensorView weight, ValueFn values);
+
+}  // namespace nibble::quant

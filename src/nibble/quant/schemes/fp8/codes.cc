@@ -1,0 +1,76 @@
+#include "nibble/quant/schemes/fp8/codes.h"
+
+#include <array>
+
+#include "nibble/base/error.h"
+#include "nibble/tensor/convert.h"
+
+namespace nibble::quant::fp8 {
+namespace {
+
+template <DType kType>
+float load(const void* weight, std::size_t i) {
+  if constexpr (kType == DType::kF32) {
+    return static_cast<const float*>(weight)[i];
+  } else {
+    const std::uint16_t bits = static_cast<const std::uint16_t*>(weight)[i];
+    return kType == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
+  }
+}
+
+template <DType kType, bool kReference>
+void fill(const CodeRuns& job) {
+  for (std::size_t r = 0; r < job.runs; ++r) {
+    const std::size_t first = r * job.length;
+    for (std::size_t i = first; i < first + job.length; ++i) {
+      float x = load<kType>(job.weight, i) / job.scales[r];
+      if constexpr (kReference) {
+        x = kType == DType::kBF16 ? round_to_bf16(x) : round_to(kType, x);
+      }
+      job.codes[i] = float_to_f8e4m3(x);
+    }
+  }
+}
+
+template <DType kType>
+CodeFn portable(Numerics numerics) {
+  return numerics == Numerics::kReference ? fill<kType, true>
+                                          : fill<kType, false>;
+}
+
+}  // namespace
+
+CodeFunctions code_functions(DType dtype, Numerics numerics, Isa isa) {
+  static_cast<void>(isa);
+  switch (dtype) {
+    case DType::kF32:
+      return {portable<DType::kF32>(numerics), nullptr};
+    case DType::kBF16:
+      return {portable<DType::kBF16>(numerics), nullptr};
+    case DType::kF16:
+      return {portable<DType::kF16>(numerics), nullptr};
+    default:
+      fail(ErrorCode::kUnsupported,
+           "weights: found {}, expected F32, F16 or BF16",
+           dtype_name(dtype));
+  }
+}
+
+void values(const std::uint8_t* codes,
+            std::size_t count,
+            float /*zero*/,
+            float scale,
+            float* out) {
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> all{};
+    for (std::size_t code = 0; code < all.size(); ++code) {
+      all[code] = f8e4m3_to_float(static_cast<std::uint8_t>(code));
+    }
+    return all;
+  }();
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = table[codes[i]] * scale;
+  }
+}
+
+}  // namespace nibble::quant::fp8

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "nibble/base/cpu.h"
+#include "nibble/quant/core/encode_tile.h"
+
+namespace nibble::quant::fp8 {
+
+// Functions that choose FP8 E4M3 codes for weights of a dtype: w / scale
+// rounded to the nearest code, ties to even, saturating at +-448.
+//   exact:     the quotient is float32
+//   reference: the quotient is rounded to the weight's type first
+[[nodiscard]] CodeFunctions code_functions(DType dtype,
+                                           Numerics numerics,
+                                           Isa isa);
+
+// ValueFn of E4M3 bytes; zero is not used.
+void values(const std::uint8_t* codes,
+            std::size_t count,
+            float zero,
+            float scale,
+            float* out);
+
+}  // namespace nibble::quant::fp8

@@ -1,0 +1,112 @@
+#include "nibble/quant/schemes/integer/codes.h"
+
+#include <bit>
+
+#include "nibble/base/error.h"
+#include "nibble/tensor/convert.h"
+
+namespace nibble::quant::integer {
+namespace {
+
+// The three types of weights: how elements are read, and the type's rounding
+// of a float32 result.
+struct F32 {
+  using Stored = float;
+
+  static float load(float x) { return x; }
+
+  static float round(float x) { return x; }
+};
+
+struct BF16 {
+  using Stored = std::uint16_t;
+
+  static float load(std::uint16_t x) { return bf16_to_float(x); }
+
+  static float round(float x) { return round_to_bf16(x); }
+};
+
+struct F16 {
+  using Stored = std::uint16_t;
+
+  static float load(std::uint16_t x) { return f16_to_float(x); }
+
+  static float round(float x) { return round_to(DType::kF16, x); }
+};
+
+// The integer nearest to x, ties to even, as a byte; |x| < 2^22. Adding
+// 1.5 * 2^23 leaves the integer in the low bits of the float.
+std::uint8_t rounded_byte(float x) {
+  return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(x + 0x1.8p23F));
+}
+
+// Clamping first gives the same as rounding first, since limits are integers.
+float clamped(float x, float low, float high) {
+  x = x < low ? low : x;
+  return x > high ? high : x;
+}
+
+template <typename Type, bool kReference>
+void fill(const CodeRuns& job) {
+  const auto* weight = static_cast<const typename Type::Stored*>(job.weight);
+  std::uint8_t* codes = job.codes;
+  for (std::size_t r = 0; r < job.runs; ++r) {
+    const float scale = job.scales[r];
+    const int zero = job.zeros == nullptr ? 0 : job.zeros[r];
+    const auto shift = static_cast<float>(zero);
+    // Limits of what is rounded: of the code, or of the code less zero.
+    const auto low = static_cast<float>(kReference ? job.low : job.low - zero);
+    const auto high =
+        static_cast<float>(kReference ? job.high : job.high - zero);
+    const std::uint8_t offset =
+        kReference ? 0 : static_cast<std::uint8_t>(zero);
+    for (std::size_t i = 0; i < job.length; ++i) {
+      float x = Type::load(weight[i]) / scale;
+      if constexpr (kReference) {
+        x = Type::round(Type::round(x) + shift);
+      }
+      codes[i] = static_cast<std::uint8_t>(rounded_byte(clamped(x, low, high)) +
+                                           offset);
+    }
+    weight += job.length;
+    codes += job.length;
+  }
+}
+
+template <typename Type>
+CodeFn portable(Numerics numerics) {
+  return numerics == Numerics::kReference ? fill<Type, true>
+                                          : fill<Type, false>;
+}
+
+}  // namespace
+
+CodeFunctions code_functions(DType dtype, Numerics numerics, Isa isa) {
+  static_cast<void>(isa);
+  switch (dtype) {
+    case DType::kF32:
+      return {portable<F32>(numerics), nullptr};
+    case DType::kBF16:
+      return {portable<BF16>(numerics), nullptr};
+    case DType::kF16:
+      return {portable<F16>(numerics), nullptr};
+    default:
+      fail(ErrorCode::kUnsupported,
+           "weights: found {}, expected F32, F16 or BF16",
+           dtype_name(dtype));
+  }
+}
+
+void values(const std::uint8_t* codes,
+            std::size_t count,
+            float zero,
+            float scale,
+            float* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    // The difference of two bytes is exact.
+    out[i] =
+        (static_cast<float>(static_cast<std::int8_t>(codes[i])) - zero) * scale;
+  }
+}
+
+}  // namespace nibble::quant::integer

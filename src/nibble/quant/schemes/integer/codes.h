@@ -1,0 +1,24 @@
+#pragma once
+
+#include "nibble/base/cpu.h"
+#include "nibble/quant/core/encode_tile.h"
+
+namespace nibble::quant::integer {
+
+// Functions that choose integer codes for weights of a dtype:
+// code = round(w / scale) + zero, within the limits of the run, ties to even.
+//   exact:     the quotient is float32
+//   reference: the quotient, and the sum with the zero point, are rounded to
+//              the weight's type before they are rounded to an integer
+[[nodiscard]] CodeFunctions code_functions(DType dtype,
+                                           Numerics numerics,
+                                           Isa isa);
+
+// ValueFn of signed bytes.
+void values(const std::uint8_t* codes,
+            std::size_t count,
+            float zero,
+            float scale,
+            float* out);
+
+}  // namespace nibble::quant::integer
