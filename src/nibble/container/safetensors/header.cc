@@ -39,7 +39,10 @@ class HeaderHandler {
 
   bool boolean(bool /*value*/) { refuse("a boolean"); }
 
-  bool number_integer(std::int64_t value) { refuse(fmt::format("{}", value)); }
+  // Comes for negative numbers only, -0 included.
+  bool number_integer(std::int64_t value) {
+    refuse(value == 0 ? "-0" : fmt::format("{}", value));
+  }
 
   bool number_float(double /*value*/, const std::string& text) { refuse(text); }
 
