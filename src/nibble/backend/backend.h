@@ -13,6 +13,7 @@ namespace nibble::backend {
 class Stream {
  public:
   virtual ~Stream() = default;
+
   virtual void synchronize() {}
 };
 
@@ -86,6 +87,25 @@ class Backend {
                         Stream& stream) const = 0;
   // x += y, elementwise.
   virtual void add(TensorView x, ConstTensorView y, Stream& stream) const = 0;
+  // to = from, the same shape and dtype, both on the device.
+  virtual void copy(ConstTensorView from,
+                    TensorView to,
+                    Stream& stream) const = 0;
+  // y[i] = x[rows[i]] * factors[i]; x (any, width), y (rows.size(), width). y
+  // may be x when rows[i] = i.
+  virtual void gather_rows(ConstTensorView x,
+                           std::span<const std::int32_t> rows,
+                           std::span<const float> factors,
+                           TensorView y,
+                           Stream& stream) const = 0;
+  // y[rows[i]] += x[i]; rows are distinct.
+  virtual void add_to_rows(ConstTensorView x,
+                           std::span<const std::int32_t> rows,
+                           TensorView y,
+                           Stream& stream) const = 0;
+  // x in host memory. It may be the same memory, so x must outlive the result.
+  [[nodiscard]] virtual Tensor to_host(ConstTensorView x,
+                                       Stream& stream) const = 0;
 };
 
 }  // namespace nibble::backend

@@ -342,7 +342,7 @@ ModelConfig parse_llama4(const Fields& fields) {
       fields.integer("num_experts_per_tok", 1, 1, config.experts);
   config.expert_intermediate =
       fields.integer("intermediate_size", 8192, 1, kMostHidden);
-  config.shared_expert = true;
+  config.mlp_module = "feed_forward";
   parse_rope_layers(fields, config);
   parse_chunks(fields, config);
   parse_expert_layers(fields, config);

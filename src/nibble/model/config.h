@@ -55,7 +55,8 @@ struct ModelConfig {
   std::int64_t experts = 0;
   std::int64_t experts_per_token = 0;
   std::int64_t expert_intermediate = 0;
-  bool shared_expert = false;
+  // Name of a layer's MLP or experts: "mlp" or "feed_forward".
+  std::string mlp_module = "mlp";
 
   std::vector<LayerConfig> layers;
 

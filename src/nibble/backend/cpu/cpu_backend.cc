@@ -1,6 +1,9 @@
 #include "nibble/backend/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <vector>
 
 #include "nibble/backend/cpu/row_blocks.h"
@@ -239,6 +242,64 @@ void CpuBackend::add(TensorView x, ConstTensorView y, Stream& /*s*/) const {
                    to[i] += from[i];
                  }
                });
+}
+
+void CpuBackend::copy(ConstTensorView from,
+                      TensorView to,
+                      Stream& /*stream*/) const {
+  check_shape("copy: to", to, from.shape());
+  NIBBLE_CHECK(from.dtype() == to.dtype(),
+               kInternal,
+               "copy: found {} and {}",
+               dtype_name(from.dtype()),
+               dtype_name(to.dtype()));
+  if (from.bytes() != 0) {
+    std::memcpy(to.data(), from.data(), from.bytes());
+  }
+}
+
+void CpuBackend::gather_rows(ConstTensorView x,
+                             std::span<const std::int32_t> rows,
+                             std::span<const float> factors,
+                             TensorView y,
+                             Stream& /*stream*/) const {
+  const std::int64_t width = x.dim(1);
+  check_shape(
+      "gather_rows: y", y, {static_cast<std::int64_t>(rows.size()), width});
+  NIBBLE_CHECK(factors.size() == rows.size(),
+               kInternal,
+               "gather_rows: found {} factors for {} rows",
+               factors.size(),
+               rows.size());
+  const float* from = x.as<float>().data();
+  float* to = y.as<float>().data();
+  for (std::size_t i = 0; i < rows.size(); ++i, to += width) {
+    NIBBLE_ASSERT(rows[i] >= 0 && rows[i] < x.dim(0));
+    const float* row = from + rows[i] * width;
+    const float factor = factors[i];
+    std::transform(
+        row, row + width, to, [=](float value) { return value * factor; });
+  }
+}
+
+void CpuBackend::add_to_rows(ConstTensorView x,
+                             std::span<const std::int32_t> rows,
+                             TensorView y,
+                             Stream& /*stream*/) const {
+  const std::int64_t width = y.dim(1);
+  check_shape(
+      "add_to_rows: x", x, {static_cast<std::int64_t>(rows.size()), width});
+  const float* from = x.as<float>().data();
+  float* to = y.as<float>().data();
+  for (std::size_t i = 0; i < rows.size(); ++i, from += width) {
+    NIBBLE_ASSERT(rows[i] >= 0 && rows[i] < y.dim(0));
+    float* row = to + rows[i] * width;
+    std::transform(row, row + width, from, row, std::plus<>());
+  }
+}
+
+Tensor CpuBackend::to_host(ConstTensorView x, Stream& /*stream*/) const {
+  return {x, nullptr};
 }
 
 }  // namespace nibble::backend

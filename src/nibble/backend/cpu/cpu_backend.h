@@ -54,6 +54,18 @@ class CpuBackend final : public Backend {
                 TensorView y,
                 Stream& stream) const override;
   void add(TensorView x, ConstTensorView y, Stream& stream) const override;
+  void copy(ConstTensorView from, TensorView to, Stream& stream) const override;
+  void gather_rows(ConstTensorView x,
+                   std::span<const std::int32_t> rows,
+                   std::span<const float> factors,
+                   TensorView y,
+                   Stream& stream) const override;
+  void add_to_rows(ConstTensorView x,
+                   std::span<const std::int32_t> rows,
+                   TensorView y,
+                   Stream& stream) const override;
+  [[nodiscard]] Tensor to_host(ConstTensorView x,
+                               Stream& stream) const override;
 
  private:
   Isa isa_;
