@@ -57,11 +57,13 @@ void add_side_files(const fs::path& folder,
     if (name.string().starts_with(".")) {
       continue;
     }
-    // status() follows links: hub caches are made of them.
+    // status() follows links to files: hub caches are made of them.
     std::error_code broken_link;
     const fs::file_status status = entry.status(broken_link);
     if (fs::is_directory(status)) {
-      if (depth < kMaxFolderDepth && !holds_duplicates(name)) {
+      // Caches link files only; a linked folder may lead anywhere, even up.
+      if (depth < kMaxFolderDepth && !entry.is_symlink() &&
+          !holds_duplicates(name)) {
         add_side_files(entry.path(), relative / name, depth + 1, files);
       }
     } else if (fs::is_regular_file(status) && !holds_weights(name)) {
