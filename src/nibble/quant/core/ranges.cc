@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "nibble/base/error.h"
+#include "nibble/quant/core/ranges_x86.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
@@ -76,7 +77,16 @@ RangeFn portable(bool magnitude) {
 }  // namespace
 
 RangeFn range_function(DType dtype, bool magnitude, Isa isa) {
+#if defined(__x86_64__)
+  if (dtype == DType::kBF16 && isa == Isa::kAvx512) {
+    return magnitude ? bf16_magnitudes_avx512 : bf16_ranges_avx512;
+  }
+  if (dtype == DType::kBF16 && isa == Isa::kAvx2) {
+    return magnitude ? bf16_magnitudes_avx2 : bf16_ranges_avx2;
+  }
+#else
   static_cast<void>(isa);
+#endif
   switch (dtype) {
     case DType::kF32:
       return portable<std::int32_t, DType::kF32>(magnitude);

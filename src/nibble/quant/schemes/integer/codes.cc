@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "nibble/base/error.h"
+#include "nibble/quant/schemes/integer/codes_x86.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant::integer {
@@ -82,14 +83,24 @@ CodeFn portable(Numerics numerics) {
 }  // namespace
 
 CodeFunctions code_functions(DType dtype, Numerics numerics, Isa isa) {
+  CodeKernels fast{};
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    fast = code_kernels_avx512();
+  } else if (isa == Isa::kAvx2) {
+    fast = code_kernels_avx2();
+  }
+#else
   static_cast<void>(isa);
+#endif
+  const std::size_t mode = numerics == Numerics::kReference ? 1 : 0;
   switch (dtype) {
     case DType::kF32:
-      return {portable<F32>(numerics), nullptr};
+      return {portable<F32>(numerics), fast.f32[mode]};
     case DType::kBF16:
-      return {portable<BF16>(numerics), nullptr};
+      return {portable<BF16>(numerics), fast.bf16[mode]};
     case DType::kF16:
-      return {portable<F16>(numerics), nullptr};
+      return {portable<F16>(numerics), fast.f16[mode]};
     default:
       fail(ErrorCode::kUnsupported,
            "weights: found {}, expected F32, F16 or BF16",

@@ -1,0 +1,11 @@
+#include "nibble/quant/core/vector_avx512.h"
+// The loops use the vectors above.
+#include "nibble/quant/schemes/fp8/codes_loops.h"
+
+namespace nibble::quant::fp8 {
+
+const CodeKernels& code_kernels_avx512() {
+  return kernels<Avx512>;
+}
+
+}  // namespace nibble::quant::fp8

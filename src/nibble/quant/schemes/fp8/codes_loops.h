@@ -1,0 +1,68 @@
+#pragma once
+
+#include "nibble/quant/core/code_loops.h"
+#include "nibble/quant/schemes/fp8/codes_x86.h"
+
+// Only for sources built for one instruction set.
+namespace nibble::quant::fp8 {
+namespace {
+
+// Codes of blocks of one run; the vector form of fill() in codes.cc.
+template <typename V, typename Type, bool kReference>
+class Coder {
+ public:
+  Coder(const CodeRuns& job, std::size_t run)
+      : scale_(V::set(job.scales[run])),
+        reciprocal_(V::set(1.0F / job.scales[run])) {}
+
+  __attribute__((always_inline)) typename V::Int block(
+      const typename V::Block& weights) const {
+    return V::pack16_unsigned(
+        V::pack32(code(weights.part[0]), code(weights.part[1])),
+        V::pack32(code(weights.part[2]), code(weights.part[3])));
+  }
+
+ private:
+  // E4M3 bits: sign 7, exponent 6..3 (bias 7), mantissa 2..0. A float32 has
+  // exponent bias 127 and 20 more bits of mantissa.
+  __attribute__((always_inline)) typename V::Int code(
+      typename V::Float weight) const {
+    auto x = quotient<V>(weight, scale_, reciprocal_);
+    if constexpr (kReference) {
+      x = Type::round(x);
+    }
+    const auto magnitude = V::min(
+        V::floats(V::bit_and(V::bits(x), V::set(0x7FFFFFFF))), V::set(448.0F));
+    // Normal: add half a unit less one, plus one when the last bit is odd.
+    const auto bits = V::bits(magnitude);
+    const auto odd = V::bit_and(V::template shift_right<20>(bits), V::set(1));
+    const auto normal = V::template shift_right<20>(
+        V::add(V::add(bits, odd), V::set(0x7FFFF - (120 << 23))));
+    // Below 2^-6: a float32 near 2^14 has the subnormals' step of 2^-9.
+    const auto subnormal = V::sub(V::bits(V::add(magnitude, V::set(0x1p14F))),
+                                  V::bits(V::set(0x1p14F)));
+    const auto code =
+        V::select_less(magnitude, V::set(0x1p-6F), subnormal, normal);
+    // The sign is the weight's: the correction step loses that of a zero.
+    return V::bit_or(
+        code,
+        V::bit_and(V::template shift_right<24>(V::bits(weight)), V::set(0x80)));
+  }
+
+  typename V::Float scale_;
+  typename V::Float reciprocal_;
+};
+
+template <typename V, typename Type, bool kReference>
+void fill(const CodeRuns& job) {
+  fill_runs<V, Type, Coder<V, Type, kReference>>(job);
+}
+
+template <typename V>
+constexpr CodeKernels kernels{
+    {fill<V, TypeF32<V>, false>, fill<V, TypeF32<V>, true>},
+    {fill<V, TypeBF16<V>, false>, fill<V, TypeBF16<V>, true>},
+    {fill<V, TypeF16<V>, false>, fill<V, TypeF16<V>, true>}};
+
+}  // namespace
+}  // namespace nibble::quant::fp8

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "nibble/quant/core/code_loops.h"
+#include "nibble/quant/schemes/integer/codes_x86.h"
+
+// Only for sources built for one instruction set.
+namespace nibble::quant::integer {
+namespace {
+
+// Codes of blocks of one run; the vector form of fill() in codes.cc.
+template <typename V, typename Type, bool kReference, bool kSymmetric>
+class Coder {
+ public:
+  Coder(const CodeRuns& job, std::size_t run)
+      : scale_(V::set(job.scales[run])),
+        reciprocal_(V::set(1.0F / job.scales[run])),
+        zero_(kSymmetric ? 0 : job.zeros[run]),
+        low_(job.low),
+        high_(job.high) {}
+
+  __attribute__((always_inline)) typename V::Int block(
+      const typename V::Block& weights) const {
+    auto a = V::pack32(code(weights.part[0]), code(weights.part[1]));
+    auto b = V::pack32(code(weights.part[2]), code(weights.part[3]));
+    if constexpr (!kSymmetric && !kReference) {
+      a = V::add16(a, V::set16(zero_));
+      b = V::add16(b, V::set16(zero_));
+    }
+    return V::clamp8(V::pack16(a, b), low_, high_);
+  }
+
+ private:
+  __attribute__((always_inline)) typename V::Int code(
+      typename V::Float weight) const {
+    auto x = quotient<V>(weight, scale_, reciprocal_);
+    if constexpr (kReference) {
+      x = Type::round(x);
+      if constexpr (!kSymmetric) {
+        x = Type::round(V::add(x, V::set(static_cast<float>(zero_))));
+      }
+    }
+    return V::nearest(x);
+  }
+
+  typename V::Float scale_;
+  typename V::Float reciprocal_;
+  int zero_;
+  int low_;
+  int high_;
+};
+
+template <typename V, typename Type, bool kReference>
+void fill(const CodeRuns& job) {
+  if (job.zeros == nullptr) {
+    fill_runs<V, Type, Coder<V, Type, kReference, true>>(job);
+  } else {
+    fill_runs<V, Type, Coder<V, Type, kReference, false>>(job);
+  }
+}
+
+template <typename V>
+constexpr CodeKernels kernels{
+    {fill<V, TypeF32<V>, false>, fill<V, TypeF32<V>, true>},
+    {fill<V, TypeBF16<V>, false>, fill<V, TypeBF16<V>, true>},
+    {fill<V, TypeF16<V>, false>, fill<V, TypeF16<V>, true>}};
+
+}  // namespace
+}  // namespace nibble::quant::integer

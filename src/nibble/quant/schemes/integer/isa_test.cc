@@ -1,0 +1,153 @@
+// All instruction sets give the same bytes as the portable reference.
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "nibble/quant/schemes/integer/codes.h"
+#include "nibble/quant/schemes/integer/scheme.h"
+#include "weight_patterns.h"
+
+namespace nibble::quant {
+namespace {
+
+std::vector<NumberSpec> specs() {
+  std::vector<NumberSpec> all;
+  for (const int bits : {2, 3, 4, 5, 6, 7, 8}) {
+    for (const bool symmetric : {true, false}) {
+      for (const std::int64_t group : {0, 7, 32, 64, 128, -1}) {
+        NumberSpec spec;
+        spec.scheme = bits == 4 ? "int4" : "int8";
+        spec.bits = bits;
+        spec.symmetric = symmetric;
+        spec.grain = group > 0    ? Grain::kGroup
+                     : group == 0 ? Grain::kChannel
+                                  : Grain::kTensor;
+        spec.group = group > 0 ? group : 0;
+        all.push_back(spec);
+      }
+    }
+  }
+  return all;
+}
+
+bool same(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() &&
+         std::memcmp(a.view().data(), b.view().data(), a.bytes()) == 0;
+}
+
+class IntegerIsa : public ::testing::TestWithParam<Isa> {};
+
+TEST_P(IntegerIsa, GivesTheBytesOfThePortableReference) {
+  if (!cpu_has(GetParam())) {
+    GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
+  }
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    for (const WeightPattern& pattern : weight_patterns()) {
+      for (NumberSpec spec : specs()) {
+        spec.scale_dtype = dtype;
+        const std::int64_t columns = spec.group == 7 ? 7 * 13 : 128 * 3;
+        const Tensor weight = make_weight(pattern, dtype, 3, columns);
+        for (const Numerics numerics :
+             {Numerics::kExact, Numerics::kReference}) {
+          EncodeOptions options;
+          options.numerics = numerics;
+          const Quantized expected =
+              integer::encode(spec, weight.view(), options, Isa::kPortable);
+          const Quantized found =
+              integer::encode(spec, weight.view(), options, GetParam());
+          const auto where = [&] {
+            return fmt::format("{} {} {} bits, reference {}, ",
+                               dtype_name(dtype),
+                               pattern.name,
+                               spec.bits,
+                               numerics == Numerics::kReference) +
+                   describe(LayerSpec{spec, {}});
+          };
+          ASSERT_TRUE(same(found.scales, expected.scales)) << where();
+          ASSERT_TRUE(same(found.codes, expected.codes)) << where();
+          ASSERT_EQ(found.zeros.has_value(), !spec.symmetric);
+          ASSERT_TRUE(spec.symmetric || same(*found.zeros, *expected.zeros))
+              << where();
+        }
+      }
+    }
+  }
+}
+
+// Compares the code kernels alone, on runs with given scales.
+void expect_same_codes(const CodeFunctions& functions,
+                       CodeRuns job,
+                       std::size_t count) {
+  job.runs = 1;
+  job.length = count;
+  job.low = -128;
+  job.high = 127;
+  std::vector<std::uint8_t> expected(count);
+  std::vector<std::uint8_t> found(count);
+  job.codes = expected.data();
+  functions.portable(job);
+  job.codes = found.data();
+  functions.fast(job);
+  ASSERT_EQ(found, expected) << "scale " << *job.scales;
+}
+
+TEST_P(IntegerIsa, DividesEveryPairOfBF16Significands) {
+  if (!cpu_has(GetParam())) {
+    GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
+  }
+  // Weights from 2^-12 to 2^9 times the scale's power of two, all mantissas.
+  std::vector<std::uint16_t> weights;
+  for (int bits = (127 - 12) << 7; bits < (127 + 9) << 7; ++bits) {
+    weights.push_back(static_cast<std::uint16_t>(bits));
+    weights.push_back(static_cast<std::uint16_t>(bits | 0x8000));
+  }
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kReference}) {
+    const CodeFunctions functions =
+        integer::code_functions(DType::kBF16, numerics, GetParam());
+    for (int mantissa = 0; mantissa < 128; ++mantissa) {
+      const float scale =
+          bf16_to_float(static_cast<std::uint16_t>(0x3F80 + mantissa));
+      expect_same_codes(functions,
+                        {.weight = weights.data(), .scales = &scale},
+                        weights.size());
+    }
+  }
+}
+
+TEST_P(IntegerIsa, DividesFloatsNextToATieLikeADivision) {
+  if (!cpu_has(GetParam())) {
+    GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
+  }
+  const CodeFunctions functions =
+      integer::code_functions(DType::kF32, Numerics::kExact, GetParam());
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> scales(0x1p-59F, 0x1p-57F);
+  for (int round = 0; round < 500; ++round) {
+    // Scales over the whole fast domain.
+    const float scale = std::ldexp(scales(random), round % 117);
+    std::vector<float> weights;
+    for (int code = -127; code < 127; ++code) {
+      const float tie = (static_cast<float>(code) + 0.5F) * scale;
+      weights.push_back(std::nextafter(tie, -HUGE_VALF));
+      weights.push_back(tie);
+      weights.push_back(std::nextafter(tie, HUGE_VALF));
+    }
+    expect_same_codes(functions,
+                      {.weight = weights.data(), .scales = &scale},
+                      weights.size());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All,
+                         IntegerIsa,
+                         ::testing::Values(Isa::kAvx2, Isa::kAvx512),
+                         [](const auto& test) {
+                           return std::string(isa_name(test.param));
+                         });
+
+}  // namespace
+}  // namespace nibble::quant
