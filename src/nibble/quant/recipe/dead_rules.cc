@@ -1,0 +1,163 @@
+#include "nibble/quant/recipe/dead_rules.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "nibble/base/error.h"
+#include "nibble/base/units.h"
+
+namespace nibble::quant {
+namespace {
+
+bool fits_any(const std::vector<Pattern>& patterns, std::string_view module) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const auto& each) {
+    return each.fits(module);
+  });
+}
+
+// The dot-separated parts of a name or glob.
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t dot = std::min(text.find('.', begin), text.size());
+    parts.push_back(text.substr(begin, dot - begin));
+    begin = dot + 1;
+  }
+  return parts;
+}
+
+// What the writer of a pattern that fits nothing may have meant: the same name
+// below a prefix, else a part that is misspelt, else the nearest whole name.
+std::string meant(const Pattern& pattern,
+                  std::span<const LinearModule> linears) {
+  const std::string_view text = pattern.text();
+  if (text.starts_with("re:")) {
+    return fmt::format(
+        "a regular expression must fit the whole name, for instance {}",
+        linears.front().module);
+  }
+  std::set<std::string_view> words;
+  std::vector<std::string_view> names;
+  for (const LinearModule& linear : linears) {
+    const std::string_view name = linear.module;
+    if (name.size() > text.size() && name.ends_with(text) &&
+        name[name.size() - text.size() - 1] == '.') {
+      return fmt::format("did you mean {} or *.{}?", name, text);
+    }
+    names.push_back(name);
+    const auto parts = parts_of(name);
+    words.insert(parts.begin(), parts.end());
+  }
+  for (const std::string_view part : parts_of(text)) {
+    const bool wild = part.find_first_of("*?") != std::string_view::npos;
+    if (!wild && !words.contains(part)) {
+      const std::string near = nearest_word(part, words);
+      if (!near.empty()) {
+        return fmt::format("did you mean {} instead of {}?", near, part);
+      }
+    }
+  }
+  const std::string near = nearest_word(text, names);
+  return near.empty() ? fmt::format("the first of them is {}", names.front())
+                      : fmt::format("did you mean {}?", near);
+}
+
+void check_patterns(std::size_t rule,
+                    const std::vector<Pattern>& patterns,
+                    std::span<const LinearModule> linears) {
+  for (const Pattern& pattern : patterns) {
+    const bool fits =
+        std::any_of(linears.begin(), linears.end(), [&](const auto& linear) {
+          return pattern.fits(linear.module);
+        });
+    if (!fits) {
+      fail_with_hint(
+          ErrorCode::kBadRecipe,
+          meant(pattern, linears),
+          "rules[{}].match: found the pattern '{}', expected one that fits at "
+          "least one of the model's {} linears",
+          rule,
+          printable(pattern.text()),
+          linears.size());
+    }
+  }
+}
+
+[[noreturn]] void report_dead(std::size_t rule,
+                              const std::vector<Pattern>& patterns,
+                              std::span<const LinearModule> linears,
+                              std::span<const Decision> decisions) {
+  // Who decided the linears that this rule fits.
+  std::map<std::string, std::size_t> before;
+  bool kept_by_default = false;
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    if (fits_any(patterns, linears[i].module)) {
+      const auto decided = decisions[i].rule;
+      kept_by_default = kept_by_default || !decided;
+      ++before[decided ? fmt::format("rules[{}]", *decided)
+                       : std::string("the family's keep list")];
+    }
+  }
+  std::string deciders;
+  for (const auto& [who, count] : before) {
+    deciders +=
+        fmt::format("{}{} by {}", deciders.empty() ? "" : ", ", count, who);
+  }
+  fail_with_hint(
+      ErrorCode::kBadRecipe,
+      kept_by_default
+          ? "remove the rule, or set \"defaults\": false to let the rules "
+            "alone decide"
+          : "remove the rule, or move it before the one that takes its linears",
+      "rules[{}]: found no linear that it decides: what it fits was decided "
+      "before ({})",
+      rule,
+      deciders);
+}
+
+}  // namespace
+
+std::vector<std::vector<Pattern>> compile_patterns(const Recipe& recipe) {
+  std::vector<std::vector<Pattern>> rules;
+  for (std::size_t i = 0; i < recipe.rules.size(); ++i) {
+    with_context(fmt::format("rules[{}].match", i), [&] {
+      auto& patterns = rules.emplace_back();
+      for (const std::string& text : recipe.rules[i].match) {
+        patterns.emplace_back(text);
+      }
+    });
+  }
+  return rules;
+}
+
+std::optional<std::size_t> first_rule(
+    std::span<const std::vector<Pattern>> rules, std::string_view module) {
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (fits_any(rules[i], module)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+void check_rules_live(std::span<const std::vector<Pattern>> rules,
+                      std::span<const LinearModule> linears,
+                      std::span<const Decision> decisions) {
+  for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+    check_patterns(rule, rules[rule], linears);
+    const bool live = std::any_of(
+        decisions.begin(), decisions.end(), [rule](const Decision& decision) {
+          return decision.rule == rule;
+        });
+    if (!live) {
+      report_dead(rule, rules[rule], linears, decisions);
+    }
+  }
+}
+
+}  // namespace nibble::quant
