@@ -19,7 +19,8 @@ const TextMetadata& written_metadata() {
 
 SafetensorsSetWriter::SafetensorsSetWriter(
     const std::filesystem::path& directory,
-    std::span<const SafetensorsFile> files)
+    std::span<const SafetensorsFile> files,
+    ExistingFiles existing)
     : directory_(directory) {
   std::vector<std::string_view> names;
   for (const SafetensorsFile& file : files) {
@@ -32,7 +33,9 @@ SafetensorsSetWriter::SafetensorsSetWriter(
                "file {}: found twice in one set, expected once",
                printable(*twice_file));
   for (const SafetensorsFile& file : files) {
-    with_context((directory / file.name).string(), [&] { add_file(file); });
+    with_context((directory / file.name).string(), [&] {
+      add_file(file, existing);
+    });
   }
   std::sort(places_.begin(), places_.end(), [](const auto& a, const auto& b) {
     return a.name < b.name;
@@ -47,7 +50,8 @@ SafetensorsSetWriter::SafetensorsSetWriter(
                printable(twice->name));
 }
 
-void SafetensorsSetWriter::add_file(const SafetensorsFile& file) {
+void SafetensorsSetWriter::add_file(const SafetensorsFile& file,
+                                    ExistingFiles existing) {
   const std::string header =
       serialize_safetensors_header(file.tensors, written_metadata());
   std::uint64_t offset = header.size();
@@ -57,7 +61,11 @@ void SafetensorsSetWriter::add_file(const SafetensorsFile& file) {
                  kInvalidArgument,
                  "found more bytes than a file can hold");
   }
-  files_.push_back(File::create(directory_ / file.name));
+  const std::filesystem::path path = directory_ / file.name;
+  files_.push_back(existing == ExistingFiles::kContinue &&
+                           std::filesystem::exists(path)
+                       ? File::open_write(path)
+                       : File::create(path));
   files_.back().reserve(offset);
   files_.back().write(0, std::as_bytes(std::span(header)));
 }

@@ -19,6 +19,10 @@ struct SafetensorsFile {
   std::vector<TensorInfo> tensors;
 };
 
+// What becomes of files that are already there: replaced, or kept with the
+// bytes of their tensors (a run that goes on where an earlier one stopped).
+enum class ExistingFiles { kReplace, kContinue };
+
 // Writes one or more safetensors files of a directory that exists. The
 // constructor creates the files at their full size, headers first: a full disk
 // shows there (kIo). write() is thread-safe and goes straight to the tensor's
@@ -33,7 +37,8 @@ class SafetensorsSetWriter final : public CheckpointWriter {
   // kInvalidArgument: see serialize_safetensors_header; a tensor or a file
   // name that occurs twice.
   SafetensorsSetWriter(const std::filesystem::path& directory,
-                       std::span<const SafetensorsFile> files);
+                       std::span<const SafetensorsFile> files,
+                       ExistingFiles existing = ExistingFiles::kReplace);
 
   // kInternal for a name that was not given or bytes beyond the tensor's end.
   void write(std::string_view name,
@@ -50,7 +55,7 @@ class SafetensorsSetWriter final : public CheckpointWriter {
     std::uint64_t bytes = 0;
   };
 
-  void add_file(const SafetensorsFile& file);
+  void add_file(const SafetensorsFile& file, ExistingFiles existing);
 
   std::filesystem::path directory_;
   std::vector<File> files_;

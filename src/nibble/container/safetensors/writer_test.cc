@@ -1,5 +1,6 @@
 #include "nibble/container/safetensors/writer.h"
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -141,6 +142,31 @@ TEST(SetWriter, RefusesSetsThatCannotBe) {
   refused({{"x", {info("a", DType::kU8, {std::int64_t{1} << 59})}}},
           ErrorCode::kIo,
           "x: ");
+}
+
+// A run that goes on keeps what an earlier one wrote.
+TEST(SafetensorsSetWriter, ContinuesFilesThatExist) {
+  const TemporaryDirectory directory;
+  SafetensorsFile file{"a.safetensors", {}};
+  for (const char* name : {"x", "y"}) {
+    file.tensors.push_back({name, DType::kU8, {2}, 2, "", 0});
+  }
+  const std::array<std::byte, 2> ones{std::byte{1}, std::byte{1}};
+  SafetensorsSetWriter(directory.path(), {&file, 1}).write("x", 0, ones);
+  SafetensorsSetWriter(
+      directory.path(), {&file, 1}, ExistingFiles::kContinue)
+      .write("y", 0, ones);
+  const auto reader = open_safetensors(directory.path() / file.name);
+  for (const char* name : {"x", "y"}) {
+    const Tensor tensor = reader->load(reader->get(name));
+    EXPECT_EQ(tensor.view().as<std::uint8_t>()[0], 1) << name;
+  }
+  SafetensorsSetWriter(directory.path(), {&file, 1}).write("y", 0, ones);
+  EXPECT_EQ(open_safetensors(directory.path() / file.name)
+                ->load_copy(reader->get("x"))
+                .view()
+                .as<std::uint8_t>()[0],
+            0);
 }
 
 TEST(WriteSafetensors, EqualsTheReferenceWritersFile) {
