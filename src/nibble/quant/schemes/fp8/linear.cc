@@ -1,0 +1,379 @@
+#include "nibble/quant/schemes/fp8/linear.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nibble/base/checked_math.h"
+#include "nibble/base/error.h"
+#include "nibble/base/parallel.h"
+#include "nibble/quant/schemes/common/fp8_grid.h"
+#include "nibble/quant/schemes/common/weight_tiles.h"
+#include "nibble/quant/schemes/fp8/linear_kernels.h"
+
+namespace nibble::quant {
+namespace {
+
+// Tokens multiplied at a time: bounds the memory of rounded activations.
+constexpr std::int64_t kTokenChunk = 512;
+// Columns of a panel: 32 rows x 1024 x 4 bytes = 128 KiB stay in the second
+// level cache while all tokens pass.
+constexpr std::int64_t kPanelColumns = 1024;
+constexpr int kPanelTiles = 2;
+
+const Fp8Kernels& kernels_for(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return kFp8Avx512;
+  }
+  if (isa == Isa::kAvx2) {
+    return kFp8Avx2;
+  }
+#endif
+  NIBBLE_ASSERT(isa == Isa::kPortable);
+  return kFp8Portable;
+}
+
+void check_spec(const LayerSpec& spec,
+                std::int64_t rows,
+                std::int64_t columns) {
+  const NumberSpec& weight = spec.weight;
+  const bool group_ok = weight.grain != Grain::kGroup || weight.group > 0;
+  const bool block_ok = weight.grain != Grain::kBlock ||
+                        (weight.block_rows > 0 && weight.block_columns > 0);
+  NIBBLE_CHECK(weight.floating && weight.bits == 8 && weight.symmetric &&
+                   weight.grain != Grain::kToken && group_ok && block_ok,
+               kUnsupported,
+               "fp8 weights: found {}, expected fp8",
+               describe(spec));
+  NIBBLE_CHECK(rows > 0 && columns > 0,
+               kUnsupported,
+               "fp8 weights: found {} rows and {} columns, expected some",
+               rows,
+               columns);
+  if (!spec.input) {
+    return;
+  }
+  const NumberSpec& input = *spec.input;
+  const bool grain_ok = input.grain == Grain::kToken ||
+                        input.grain == Grain::kTensor ||
+                        (input.grain == Grain::kGroup && input.group > 0);
+  NIBBLE_CHECK(input.floating && input.bits == 8 && input.symmetric && grain_ok,
+               kUnsupported,
+               "inputs of fp8 weights: found {}, expected fp8 a token, a "
+               "group of columns or a tensor",
+               describe(spec));
+}
+
+// The activations of one forward call, rounded as the layer's inputs are, in
+// groups of tokens as kernels take them.
+class RoundedInputs {
+ public:
+  RoundedInputs(const std::optional<NumberSpec>& input,
+                std::optional<float> static_scale,
+                std::span<const float> x,
+                std::int64_t tokens,
+                std::int64_t group)
+      : tokens_(tokens),
+        group_(group),
+        columns_(static_cast<std::int64_t>(x.size()) / tokens),
+        values_(std::make_unique_for_overwrite<float[]>(x.size())) {
+    parallel_for(groups(), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        round_group(input, static_scale, x, i);
+      }
+    });
+  }
+
+  [[nodiscard]] std::int64_t groups() const {
+    return divide_up(tokens_, group_);
+  }
+
+  [[nodiscard]] Fp8Inputs operator[](std::int64_t group) const {
+    const std::int64_t first = group * group_;
+    return {values_.get() + first * columns_,
+            static_cast<int>(std::min(group_, tokens_ - first))};
+  }
+
+ private:
+  void round_group(const std::optional<NumberSpec>& input,
+                   std::optional<float> static_scale,
+                   std::span<const float> x,
+                   std::int64_t group) {
+    const std::int64_t first = group * group_;
+    const std::int64_t count = std::min(group_, tokens_ - first);
+    const auto columns = static_cast<std::size_t>(columns_);
+    std::vector<float> rounded(input ? columns : 0);
+    float* to = values_.get() + first * columns_;
+    for (std::int64_t t = 0; t < count; ++t) {
+      auto token =
+          x.subspan(static_cast<std::size_t>(first + t) * columns, columns);
+      if (input) {
+        round_token_to_fp8(token, *input, static_scale, rounded);
+        token = rounded;
+      }
+      for (std::size_t column = 0; column < columns; ++column) {
+        to[static_cast<std::int64_t>(column) * count + t] = token[column];
+      }
+    }
+  }
+
+  std::int64_t tokens_;
+  std::int64_t group_;
+  std::int64_t columns_;
+  std::unique_ptr<float[]> values_;
+};
+
+class Fp8Linear final : public model::Linear {
+ public:
+  Fp8Linear(const LayerSpec& spec,
+            std::int64_t rows,
+            std::int64_t columns,
+            const RowSource& codes,
+            std::optional<Tensor> bias,
+            std::optional<Tensor> input_scale,
+            const backend::Backend& backend,
+            Isa isa);
+
+  void forward(ConstTensorView x,
+               TensorView y,
+               backend::Stream& stream) const override;
+
+  [[nodiscard]] std::size_t resident_bytes() const override {
+    return codes_.bytes() + scales_.bytes() + bias_.size() * sizeof(float);
+  }
+
+  [[nodiscard]] std::string description() const override {
+    return description_;
+  }
+
+ private:
+  void fill_tile(const Quantized& slab,
+                 std::int64_t first_row,
+                 std::int64_t tile);
+  [[nodiscard]] Fp8Weights weights() const;
+
+  [[nodiscard]] std::int64_t tiles() const {
+    return divide_up(rows_, kTileRows);
+  }
+
+  void multiply_few(const RoundedInputs& inputs, float* y) const;
+  void multiply_many(const RoundedInputs& inputs,
+                     std::int64_t tokens,
+                     float* y) const;
+  void multiply_panels(const RoundedInputs& inputs,
+                       std::int64_t tile,
+                       int tile_count,
+                       std::span<float> out) const;
+  void store(const float* out,
+             std::int64_t out_stride,
+             std::int64_t first_row,
+             std::int64_t tokens,
+             float* y) const;
+
+  std::optional<NumberSpec> input_;
+  std::optional<float> static_scale_;
+  std::int64_t rows_;
+  std::int64_t columns_;
+  ScaleGrid grid_;
+  const Fp8Kernels* kernels_;
+  std::string description_;
+  Tensor codes_;  // (tiles, columns, 16) bytes
+  ScaleTiles scales_;
+  std::vector<float> bias_;  // (rows) or empty
+};
+
+Fp8Linear::Fp8Linear(const LayerSpec& spec,
+                     std::int64_t rows,
+                     std::int64_t columns,
+                     const RowSource& codes,
+                     std::optional<Tensor> bias,
+                     std::optional<Tensor> input_scale,
+                     const backend::Backend& backend,
+                     Isa isa)
+    : input_(spec.input),
+      static_scale_(static_input_scale(spec.input, input_scale)),
+      rows_(rows),
+      columns_(columns),
+      grid_(scale_grid(spec.weight, rows, columns)),
+      kernels_(&kernels_for(isa)),
+      description_(describe(spec) + " " + std::string(isa_name(isa))),
+      codes_(allocate_weights(backend, tiles() * kTileRows * columns)),
+      scales_(spec.weight, rows, columns, backend),
+      bias_(float_bias(bias, rows)) {
+  for_each_tile(
+      spec.weight,
+      rows,
+      columns,
+      codes,
+      [&](const Quantized& slab, std::int64_t first_row, std::int64_t tile) {
+        fill_tile(slab, first_row, tile);
+        scales_.fill(slab, first_row, tile);
+      });
+}
+
+void Fp8Linear::fill_tile(const Quantized& slab,
+                          std::int64_t first_row,
+                          std::int64_t tile) {
+  const auto from = std::as_const(slab.codes).view().raw<const std::uint8_t>();
+  auto* to =
+      codes_.view().raw<std::uint8_t>().data() + tile * kTileRows * columns_;
+  for (std::int64_t r = 0; r < kTileRows; ++r) {
+    const std::int64_t row = tile * kTileRows + r;
+    const std::uint8_t* codes =
+        row < rows_ ? from.data() + (row - first_row) * columns_ : nullptr;
+    for (std::int64_t column = 0; column < columns_; ++column) {
+      to[column * kTileRows + r] =
+          codes != nullptr ? codes[column] : std::uint8_t{0};
+    }
+  }
+}
+
+Fp8Weights Fp8Linear::weights() const {
+  return {codes_.view().raw<const std::uint8_t>().data(),
+          scales_.data(),
+          scales_.kind(),
+          columns_,
+          grid_.columns_per_scale,
+          grid_.columns};
+}
+
+void Fp8Linear::forward(ConstTensorView x,
+                        TensorView y,
+                        backend::Stream& /*stream*/) const {
+  const std::int64_t tokens = x.dim(0);
+  NIBBLE_CHECK(x.shape() == Shape({tokens, columns_}) &&
+                   y.shape() == Shape({tokens, rows_}),
+               kInvalidArgument,
+               "linear of {} x {}: found x {} and y {}",
+               rows_,
+               columns_,
+               to_string(x.shape()),
+               to_string(y.shape()));
+  const auto from = x.as<float>();
+  float* to = y.as<float>().data();
+  for (std::int64_t first = 0; first < tokens; first += kTokenChunk) {
+    const std::int64_t count = std::min(kTokenChunk, tokens - first);
+    const bool few = count <= kernels_->few_tokens;
+    const RoundedInputs inputs(
+        input_,
+        static_scale_,
+        from.subspan(static_cast<std::size_t>(first * columns_),
+                     static_cast<std::size_t>(count * columns_)),
+        count,
+        few ? kernels_->few_tokens : kernels_->panel_tokens);
+    if (few) {
+      multiply_few(inputs, to + first * rows_);
+    } else {
+      multiply_many(inputs, count, to + first * rows_);
+    }
+  }
+}
+
+void Fp8Linear::multiply_few(const RoundedInputs& inputs, float* y) const {
+  const Fp8Weights layer = weights();
+  const Fp8Inputs tokens = inputs[0];
+  // Enough chunks to balance the threads, few enough to cost nothing.
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, tiles() / (4 * thread_count()));
+  parallel_for(tiles(), grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> out(static_cast<std::size_t>(tokens.tokens * kTileRows));
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      kernels_->few(layer, tile, tokens, out.data());
+      store(out.data(), kTileRows, tile * kTileRows, tokens.tokens, y);
+    }
+  });
+}
+
+void Fp8Linear::multiply_many(const RoundedInputs& inputs,
+                              std::int64_t tokens,
+                              float* y) const {
+  parallel_for(tiles(), kPanelTiles, [&](std::int64_t begin, std::int64_t end) {
+    const auto count = static_cast<int>(end - begin);
+    const std::int64_t stride = count * kTileRows;
+    std::vector<float> out(static_cast<std::size_t>(tokens * stride));
+    multiply_panels(inputs, begin, count, out);
+    store(out.data(), stride, begin * kTileRows, tokens, y);
+  });
+}
+
+void Fp8Linear::multiply_panels(const RoundedInputs& inputs,
+                                std::int64_t tile,
+                                int tile_count,
+                                std::span<float> out) const {
+  const Fp8Weights layer = weights();
+  const std::int64_t panel_stride =
+      std::min(kPanelColumns, columns_) * kTileRows;
+  const auto panel = std::make_unique_for_overwrite<float[]>(
+      static_cast<std::size_t>(panel_stride * tile_count));
+  for (std::int64_t first = 0; first < columns_; first += kPanelColumns) {
+    const ColumnRange range{first, std::min(kPanelColumns, columns_ - first)};
+    for (int i = 0; i < tile_count; ++i) {
+      kernels_->unpack(layer, tile + i, range, panel.get() + i * panel_stride);
+    }
+    float* at = out.data();
+    for (std::int64_t group = 0; group < inputs.groups(); ++group) {
+      const Fp8Inputs tokens = inputs[group];
+      kernels_->panel(tile_count, range, panel.get(), panel_stride, tokens, at);
+      at += tokens.tokens * tile_count * kTileRows;
+    }
+  }
+}
+
+void Fp8Linear::store(const float* out,
+                      std::int64_t out_stride,
+                      std::int64_t first_row,
+                      std::int64_t tokens,
+                      float* y) const {
+  const std::int64_t count = std::min(out_stride, rows_ - first_row);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t r = 0; r < count; ++r) {
+      const float bias =
+          bias_.empty() ? 0.0F : bias_[static_cast<std::size_t>(first_row + r)];
+      y[t * rows_ + first_row + r] = out[t * out_stride + r] + bias;
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<model::Linear> make_fp8_linear(
+    const LayerSpec& spec,
+    std::int64_t rows,
+    std::int64_t columns,
+    const RowSource& codes,
+    std::optional<Tensor> bias,
+    std::optional<Tensor> input_scale,
+    backend::Backend& backend) {
+  return make_fp8_linear(spec,
+                         rows,
+                         columns,
+                         codes,
+                         std::move(bias),
+                         std::move(input_scale),
+                         backend,
+                         best_isa());
+}
+
+std::unique_ptr<model::Linear> make_fp8_linear(
+    const LayerSpec& spec,
+    std::int64_t rows,
+    std::int64_t columns,
+    const RowSource& codes,
+    std::optional<Tensor> bias,
+    std::optional<Tensor> input_scale,
+    backend::Backend& backend,
+    Isa isa) {
+  check_spec(spec, rows, columns);
+  return std::make_unique<Fp8Linear>(spec,
+                                     rows,
+                                     columns,
+                                     codes,
+                                     std::move(bias),
+                                     std::move(input_scale),
+                                     backend,
+                                     isa);
+}
+
+}  // namespace nibble::quant

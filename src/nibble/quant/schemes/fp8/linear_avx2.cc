@@ -1,0 +1,245 @@
+// Compiled for AVX2, FMA and F16C; see linear_kernels.h.
+#include <cstddef>
+#include <cstdint>
+#include <immintrin.h>
+
+#include "nibble/quant/schemes/fp8/linear_kernels.h"
+
+namespace nibble::quant {
+namespace {
+
+// 16 rows.
+struct Rows {
+  __m256 low;
+  __m256 high;
+};
+
+inline __m256 load_scales_half(const Fp8Weights& weights, std::int64_t first) {
+  if (weights.scale_kind == ScaleKind::kF32) {
+    return _mm256_loadu_ps(static_cast<const float*>(weights.scales) + first);
+  }
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(
+      static_cast<const std::uint16_t*>(weights.scales) + first));
+  if (weights.scale_kind == ScaleKind::kF16) {
+    return _mm256_cvtph_ps(half);
+  }
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+// Scales of 16 rows, times the 256 that halves of codes lack.
+inline Rows load_scales(const Fp8Weights& weights,
+                        std::int64_t tile,
+                        std::int64_t block) {
+  const std::int64_t first = (tile * weights.blocks + block) * kTileRows;
+  const __m256 missing = _mm256_set1_ps(256.0F);
+  return {_mm256_mul_ps(missing, load_scales_half(weights, first)),
+          _mm256_mul_ps(missing, load_scales_half(weights, first + 8))};
+}
+
+// A column of 16 codes: the sign is doubled by an arithmetic shift and its
+// copy in the exponent cleared.
+inline Rows load_column(const std::uint8_t* codes) {
+  const __m256i words = _mm256_slli_epi16(
+      _mm256_cvtepu8_epi16(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))),
+      8);
+  const __m256i halves =
+      _mm256_and_si256(_mm256_srai_epi16(words, 1),
+                       _mm256_set1_epi16(static_cast<short>(0xBFFF)));
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+          _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+}
+
+inline std::int64_t block_end(const Fp8Weights& weights, std::int64_t block) {
+  const std::int64_t end = (block + 1) * weights.block;
+  return end < weights.columns ? end : weights.columns;
+}
+
+inline Rows fmadd(Rows a, __m256 b, Rows c) {
+  return {_mm256_fmadd_ps(a.low, b, c.low), _mm256_fmadd_ps(a.high, b, c.high)};
+}
+
+inline Rows add(Rows a, Rows b) {
+  return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+
+inline Rows zero_rows() {
+  return {_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+
+template <int kTokens>
+void few(const Fp8Weights& weights,
+         std::int64_t tile,
+         const Fp8Inputs& inputs,
+         float* out) {
+  // Enough independent sums to hide the latency of the multiplication.
+  constexpr int kChains = kTokens == 1 ? 4 : kTokens == 2 ? 2 : 1;
+  const std::uint8_t* codes =
+      weights.codes + tile * weights.columns * kTileRows;
+  const float* values = inputs.values;
+  Rows total[kTokens];
+  for (Rows& rows : total) {
+    rows = zero_rows();
+  }
+  std::int64_t column = 0;
+  for (std::int64_t block = 0; block < weights.blocks; ++block) {
+    const std::int64_t end = block_end(weights, block);
+    Rows acc[kTokens][kChains];
+    for (auto& token : acc) {
+      for (Rows& rows : token) {
+        rows = zero_rows();
+      }
+    }
+    for (; column + kChains <= end; column += kChains) {
+      _mm_prefetch(reinterpret_cast<const char*>(codes) + 2048, _MM_HINT_T0);
+#pragma GCC unroll 4
+      for (int c = 0; c < kChains; ++c) {
+        const Rows weight = load_column(codes + c * kTileRows);
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) {
+          acc[t][c] =
+              fmadd(weight, _mm256_set1_ps(values[c * kTokens + t]), acc[t][c]);
+        }
+      }
+      codes += kChains * kTileRows;
+      values += kChains * kTokens;
+    }
+    for (; column < end; ++column) {
+      const Rows weight = load_column(codes);
+      for (int t = 0; t < kTokens; ++t) {
+        acc[t][0] = fmadd(weight, _mm256_set1_ps(values[t]), acc[t][0]);
+      }
+      codes += kTileRows;
+      values += kTokens;
+    }
+    const Rows scales = load_scales(weights, tile, block);
+    for (int t = 0; t < kTokens; ++t) {
+      for (int width = kChains / 2; width > 0; width /= 2) {
+        for (int c = 0; c < width; ++c) {
+          acc[t][c] = add(acc[t][c], acc[t][c + width]);
+        }
+      }
+      total[t] = {_mm256_fmadd_ps(acc[t][0].low, scales.low, total[t].low),
+                  _mm256_fmadd_ps(acc[t][0].high, scales.high, total[t].high)};
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    _mm256_storeu_ps(out + t * kTileRows, total[t].low);
+    _mm256_storeu_ps(out + t * kTileRows + 8, total[t].high);
+  }
+}
+
+void few_any(const Fp8Weights& weights,
+             std::int64_t tile,
+             const Fp8Inputs& inputs,
+             float* out) {
+  switch (inputs.tokens) {
+    case 1:
+      return few<1>(weights, tile, inputs, out);
+    case 2:
+      return few<2>(weights, tile, inputs, out);
+    case 3:
+      return few<3>(weights, tile, inputs, out);
+    default:
+      return few<4>(weights, tile, inputs, out);
+  }
+}
+
+void unpack(const Fp8Weights& weights,
+            std::int64_t tile,
+            ColumnRange range,
+            float* panel) {
+  const std::uint8_t* codes =
+      weights.codes + (tile * weights.columns + range.first) * kTileRows;
+  std::int64_t column = range.first;
+  const std::int64_t last = range.first + range.count;
+  while (column < last) {
+    const std::int64_t block = column / weights.block;
+    const std::int64_t block_last = block_end(weights, block);
+    const std::int64_t end = block_last < last ? block_last : last;
+    const Rows scales = load_scales(weights, tile, block);
+    for (; column < end; ++column) {
+      const Rows weight = load_column(codes);
+      _mm256_storeu_ps(panel, _mm256_mul_ps(weight.low, scales.low));
+      _mm256_storeu_ps(panel + 8, _mm256_mul_ps(weight.high, scales.high));
+      codes += kTileRows;
+      panel += kTileRows;
+    }
+  }
+}
+
+// One panel: kTokens x 16 results in registers.
+template <int kTokens>
+void multiply(ColumnRange range,
+              const float* panel,
+              const Fp8Inputs& inputs,
+              std::int64_t stride,
+              float* out) {
+  const float* values = inputs.values + range.first * kTokens;
+  __m256 low[kTokens];
+  __m256 high[kTokens];
+#pragma GCC unroll 6
+  for (int t = 0; t < kTokens; ++t) {
+    low[t] = _mm256_loadu_ps(out + t * stride);
+    high[t] = _mm256_loadu_ps(out + t * stride + 8);
+  }
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const __m256 weight_low = _mm256_loadu_ps(panel);
+    const __m256 weight_high = _mm256_loadu_ps(panel + 8);
+#pragma GCC unroll 6
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256 value = _mm256_set1_ps(values[t]);
+      low[t] = _mm256_fmadd_ps(weight_low, value, low[t]);
+      high[t] = _mm256_fmadd_ps(weight_high, value, high[t]);
+    }
+    panel += kTileRows;
+    values += kTokens;
+  }
+#pragma GCC unroll 6
+  for (int t = 0; t < kTokens; ++t) {
+    _mm256_storeu_ps(out + t * stride, low[t]);
+    _mm256_storeu_ps(out + t * stride + 8, high[t]);
+  }
+}
+
+template <int kTokens>
+void multiply_tokens(ColumnRange range,
+                     const float* panel,
+                     const Fp8Inputs& inputs,
+                     std::int64_t stride,
+                     float* out) {
+  if constexpr (kTokens > 1) {
+    if (inputs.tokens < kTokens) {
+      return multiply_tokens<kTokens - 1>(range, panel, inputs, stride, out);
+    }
+  }
+  multiply<kTokens>(range, panel, inputs, stride, out);
+}
+
+void multiply_tiles(int tiles,
+                    ColumnRange range,
+                    const float* panel,
+                    std::int64_t panel_stride,
+                    const Fp8Inputs& inputs,
+                    float* out) {
+  for (int r = 0; r < tiles; ++r) {
+    multiply_tokens<6>(range,
+                       panel + r * panel_stride,
+                       inputs,
+                       tiles * kTileRows,
+                       out + r * kTileRows);
+  }
+}
+
+}  // namespace
+
+const Fp8Kernels kFp8Avx2 = {
+    .few_tokens = 4,
+    .panel_tokens = 6,
+    .few = few_any,
+    .unpack = unpack,
+    .panel = multiply_tiles,
+};
+
+}  // namespace nibble::quant
