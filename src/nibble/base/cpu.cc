@@ -2,6 +2,10 @@
 
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "nibble/base/error.h"
 
 namespace nibble {
@@ -22,6 +26,17 @@ Isa allowed_isa() {
        printable(text));
 }
 
+#if defined(__x86_64__)
+// Clang 14 does not know the name "f16c" that GCC's builtin takes.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 }  // namespace
 
 std::string_view isa_name(Isa isa) {
@@ -39,8 +54,7 @@ std::string_view isa_name(Isa isa) {
 bool cpu_has(Isa isa) {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") != 0 &&
-                    __builtin_cpu_supports("fma") != 0 &&
-                    __builtin_cpu_supports("f16c") != 0;
+                    __builtin_cpu_supports("fma") != 0 && has_f16c();
   if (isa == Isa::kAvx2) {
     return avx2;
   }
