@@ -20,8 +20,8 @@ TEST(ProgressText, CountsOtherThingsToo) {
             " 25 %  10 tokens of 40 tokens  10 tokens/s  3.0 s left");
 }
 
-TEST(ProgressText, NothingToDoIsDone) {
-  EXPECT_EQ(progress_text(0, 0, 1, "B"), "100 %  0 B of 0 B");
+TEST(ProgressText, AnUnknownTotalLeavesShareAndTimeOut) {
+  EXPECT_EQ(progress_text(2048, 0, 1, "B"), "2.00 KiB  2.00 KiB/s");
 }
 
 }  // namespace

@@ -1,0 +1,149 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/file.h"
+#include "nibble/base/memory_budget.h"
+#include "nibble/base/units.h"
+#include "nibble/cli/exit_code.h"
+#include "nibble/cli/ids_file.h"
+#include "nibble/cli/model_loader.h"
+#include "nibble/cli/output.h"
+#include "nibble/cli/progress.h"
+#include "nibble/cli/session.h"
+#include "nibble/text/evaluate.h"
+#include "nibble/text/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string text;
+  std::string ids;
+  std::string reference;
+  text::EvaluateOptions evaluate;
+  bool json = false;
+};
+
+nlohmann::json to_json(const text::EvaluateResult& result) {
+  nlohmann::json json = {{"perplexity", result.perplexity},
+                         {"nll", result.nll},
+                         {"windows", result.windows},
+                         {"tokens", result.tokens},
+                         {"tokens_per_second", result.tokens_per_second},
+                         {"peak_rss_bytes", peak_resident_bytes()}};
+  if (result.divergence) {
+    json["kl_mean"] = result.divergence->mean;
+    json["kl_median"] = result.divergence->median;
+    json["kl_p99"] = result.divergence->p99;
+    json["top1"] = result.divergence->top1;
+  }
+  return json;
+}
+
+std::string to_text(const text::EvaluateResult& result) {
+  std::string text = fmt::format(
+      "perplexity      {:.4f}\n"
+      "nll             {:.5f} nats a token\n"
+      "windows         {} ({} tokens)\n"
+      "speed           {:.0f} tokens/s\n"
+      "peak memory     {}\n",
+      result.perplexity,
+      result.nll,
+      result.windows,
+      result.tokens,
+      result.tokens_per_second,
+      format_size(peak_resident_bytes()));
+  if (result.divergence) {
+    text += fmt::format(
+        "KL mean         {:.6f} nats\n"
+        "KL median       {:.6f}\n"
+        "KL p99          {:.6f}\n"
+        "same top token  {:.2f} %\n",
+        result.divergence->mean,
+        result.divergence->median,
+        result.divergence->p99,
+        100 * result.divergence->top1);
+  }
+  return text;
+}
+
+int eval(const Options& options, const Session& session) {
+  const LoadedModel loaded = load_for_running(options.model);
+  const std::vector<std::int32_t> ids =
+      options.ids.empty()
+          ? text::load_tokenizer(options.model)
+                .encode(read_text_file(options.text))
+          : read_ids(options.ids, loaded.model->config().vocabulary);
+  std::optional<LoadedModel> reference;
+  if (!options.reference.empty()) {
+    reference = load_for_running(options.reference);
+  }
+  text::EvaluateResult result;
+  {
+    Progress progress(session, "windows");
+    result = text::evaluate(
+        *loaded.model,
+        ids,
+        options.evaluate,
+        reference ? reference->model.get() : nullptr,
+        [&](std::int64_t done, std::int64_t total) {
+          if (done == 1) {
+            progress.begin("evaluating", static_cast<std::uint64_t>(total));
+          }
+          progress.advance(1);
+        });
+  }
+  if (options.json) {
+    print_json(to_json(result));
+  } else {
+    print(to_text(result));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command = add_command(
+      app,
+      session,
+      "eval",
+      "Measures perplexity, and the distance from a reference model",
+      "nibble eval fable-moe-int4 --text models/held.txt --limit 32"
+      " --reference models/fable-moe",
+      [options](Session& now) { return eval(*options, now); });
+  command.add_option("model", options->model, "Model directory")
+      ->required()
+      ->type_name("DIR");
+  CLI::Option_group& input = *command.add_option_group("Text (one of)");
+  input.require_option(1);
+  input.add_option("--text", options->text, "Text file")->type_name("FILE");
+  input.add_option("--ids", options->ids, "File: a JSON array of token ids")
+      ->type_name("FILE");
+  command
+      .add_option("--window",
+                  options->evaluate.window,
+                  "Tokens that are read without a past; a rest is dropped")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 40))
+      ->type_name("N");
+  command
+      .add_option("--limit", options->evaluate.limit, "Windows at most (all)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->type_name("N");
+  command
+      .add_option("--reference",
+                  options->reference,
+                  "Model whose predictions are the standard")
+      ->type_name("DIR");
+  command.add_flag("--json", options->json, "One JSON document");
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,85 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/error.h"
+#include "nibble/base/file.h"
+#include "nibble/cli/exit_code.h"
+#include "nibble/cli/ids_file.h"
+#include "nibble/cli/model_loader.h"
+#include "nibble/cli/output.h"
+#include "nibble/cli/sampling.h"
+#include "nibble/cli/session.h"
+#include "nibble/text/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::optional<std::string> prompt;
+  std::string prompt_file;
+  std::string ids;
+  text::GenerateOptions generate;
+  bool json = false;
+};
+
+std::vector<std::int32_t> prompt_ids(const Options& options,
+                                     const text::Tokenizer& tokenizer,
+                                     std::int64_t vocabulary) {
+  if (!options.ids.empty()) {
+    return read_ids(options.ids, vocabulary);
+  }
+  return tokenizer.encode(options.prompt ? *options.prompt
+                                         : read_text_file(options.prompt_file));
+}
+
+int generate(const Options& options, const Session& session) {
+  const text::Tokenizer tokenizer = text::load_tokenizer(options.model);
+  const LoadedModel loaded = load_for_running(options.model);
+  const std::vector<std::int32_t> prompt =
+      prompt_ids(options, tokenizer, loaded.model->config().vocabulary);
+  const Continuation continuation = continue_text(
+      *loaded.model, tokenizer, prompt, options.generate, !options.json);
+  if (continuation.interrupted) {
+    fail(ErrorCode::kInterrupted, "interrupted");
+  }
+  if (options.json) {
+    print_json(to_json(continuation.result));
+  }
+  print_figures(session, continuation.result);
+  return kDone;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      add_command(app,
+                  session,
+                  "generate",
+                  "Continues a text",
+                  "nibble generate models/fable-moe --prompt 'Once upon a time'"
+                  " --max-tokens 60",
+                  [options](Session& now) { return generate(*options, now); });
+  command.add_option("model", options->model, "Model directory")
+      ->required()
+      ->type_name("DIR");
+  CLI::Option_group& prompt = *command.add_option_group("Prompt (one of)");
+  prompt.require_option(1);
+  prompt.add_option("--prompt", options->prompt, "Text to continue")
+      ->type_name("TEXT");
+  prompt
+      .add_option("--prompt-file", options->prompt_file, "File that holds it")
+      ->type_name("FILE");
+  prompt.add_option("--ids", options->ids, "File: a JSON array of token ids")
+      ->type_name("FILE");
+  add_sampling_options(command, options->generate);
+  command.add_flag("--json", options->json, "One JSON document");
+}
+
+}  // namespace nibble::cli

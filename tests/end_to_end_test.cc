@@ -1,0 +1,264 @@
+// The main job through the program: quantize, check, load, hear it speak.
+// Bounds were recorded with this program on the bundled models; a result
+// outside them means that numbers changed.
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "program.h"
+#include "reference_data.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const char* const kHeldIds = "tests/data/held-ids.json";
+const char* const kPrompt =
+    "Once upon a time there was a king who had three sons";
+
+Json run_json(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  const ProgramResult result = run_nibble(arguments);
+  EXPECT_EQ(result.status, 0) << result.error;
+  Json json = Json::parse(result.out, nullptr, false);
+  EXPECT_FALSE(json.is_discarded()) << result.out;
+  return json;
+}
+
+Json continue_prompt(const std::string& model) {
+  return run_json({"generate",
+                   model,
+                   "--prompt",
+                   kPrompt,
+                   "--max-tokens",
+                   "32",
+                   "--temperature",
+                   "0"});
+}
+
+// A built-in recipe on a bundled model, and what must come out.
+struct Case {
+  const char* model;
+  const char* recipe;
+  double most_bits;  // a weight of the source, the kept ones counted too
+  double most_kl;    // mean, from the source, 8 windows
+  double least_top1;
+  // Leading ids of the greedy continuation that equal the source's.
+  std::size_t same_ids;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& test) {
+  return out << test.model << " " << test.recipe;
+}
+
+class EveryRecipe : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EveryRecipe, QuantizesVerifiesAndSpeaks) {
+  const Case& test = GetParam();
+  const std::string source = bundled(test.model);
+  const ScratchDirectory scratch;
+  const std::string out = scratch.file("out");
+
+  const Json made =
+      run_json({"quantize", source, "--recipe", test.recipe, "-o", out});
+  EXPECT_LE(made.at("bits_per_weight").get<double>(), test.most_bits);
+  EXPECT_LT(made.at("output_bytes").get<double>(),
+            made.at("source_bytes").get<double>());
+  EXPECT_FALSE(fs::exists(out + ".partial"));
+  EXPECT_EQ(content_of(out + "/tokenizer.json"),
+            content_of(source + "/tokenizer.json"));
+
+  const Json verified = run_json({"verify", out, "--source", source});
+  EXPECT_TRUE(verified.at("ok").get<bool>()) << verified.dump();
+  EXPECT_GT(verified.at("layers").size(), 0U);
+
+  const Json inspected = run_json({"inspect", out});
+  EXPECT_EQ(inspected.at("parameters"),
+            run_json({"inspect", source}).at("parameters"));
+
+  const Json scores = run_json(
+      {"eval", out, "--ids", kHeldIds, "--limit", "8", "--reference", source});
+  EXPECT_LE(scores.at("kl_mean").get<double>(), test.most_kl);
+  EXPECT_GT(scores.at("kl_mean").get<double>(), 0);
+  EXPECT_GE(scores.at("top1").get<double>(), test.least_top1);
+
+  const std::vector<int> spoken = continue_prompt(out).at("ids");
+  const std::vector<int> expected = continue_prompt(source).at("ids");
+  ASSERT_GE(spoken.size(), test.same_ids);
+  for (std::size_t i = 0; i < test.same_ids; ++i) {
+    EXPECT_EQ(spoken[i], expected[i]) << "token " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    BuiltIn,
+    EveryRecipe,
+    ::testing::Values(Case{"fable-moe", "int4", 8, 0.05, 0.85, 4},
+                      Case{"fable-dense", "int8", 10, 0.01, 0.95, 8}),
+    [](const ::testing::TestParamInfo<Case>& info) {
+      std::string name =
+          std::string(info.param.model) + "_" + info.param.recipe;
+      for (char& c : name) {
+        c = c == '-' ? '_' : c;
+      }
+      return name;
+    });
+
+// Perplexity of the source as another implementation computes it.
+TEST(EndToEnd, SourcesHaveTheirPerplexity) {
+  for (const auto& [model, nll] : std::vector<std::pair<std::string, double>>{
+           {"fable-moe", 3.340552404522896},
+           {"fable-dense", 3.2629116401076317}}) {
+    const Json scores = run_json({"eval", bundled(model), "--ids", kHeldIds});
+    EXPECT_EQ(scores.at("windows"), 32);
+    EXPECT_NEAR(scores.at("nll").get<double>(), nll, 2e-4) << model;
+    EXPECT_NEAR(scores.at("perplexity").get<double>(), std::exp(nll), 5e-3);
+  }
+}
+
+// Checkpoints that another tool wrote are loaded and score as it says, with
+// declared activation quantization computed.
+class Golden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Golden, ScoresAsItsWriterSays) {
+  const std::string name = GetParam();
+  NIBBLE_REFERENCE_OR_SKIP(path, "golden/compressed-tensors/" + name);
+  const Json expected = Json::parse(content_of(path / "reference.json"));
+  const Json scores = run_json({"eval", path.string(), "--ids", kHeldIds});
+  const double perplexity = expected.at("ppl_f32");
+  EXPECT_NEAR(
+      scores.at("perplexity").get<double>(), perplexity, 0.005 * perplexity);
+}
+
+INSTANTIATE_TEST_SUITE_P(CompressedTensors,
+                         Golden,
+                         ::testing::Values("fable-dense-fp8-a16",
+                                           "fable-dense-fp8-block",
+                                           "fable-dense-fp8-dynamic",
+                                           "fable-dense-fp8-static",
+                                           "fable-dense-w4a16-channel-asym",
+                                           "fable-dense-w4a16-g128",
+                                           "fable-dense-w4a16-g32",
+                                           "fable-dense-w4a16-g64-asym",
+                                           "fable-dense-w4a8",
+                                           "fable-dense-w8a16-channel",
+                                           "fable-dense-w8a8",
+                                           "fable-dense-w8a8-static",
+                                           "fable-moe-fp8-block",
+                                           "fable-moe-fp8-dynamic",
+                                           "fable-moe-w4a16-g128",
+                                           "fable-moe-w8a8"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) {
+                             c = c == '-' ? '_' : c;
+                           }
+                           return name;
+                         });
+
+TEST(EndToEnd, TheResultDoesNotDependOnThreadsMemoryOrInstructionSet) {
+  const ScratchDirectory scratch;
+  std::optional<std::string> first;
+  int run = 0;
+  for (const char* threads : {"1", "3"}) {
+    for (const char* isa : {"portable", "avx512"}) {
+      const std::string out = scratch.file("out" + std::to_string(run++));
+      const ProgramResult result =
+          run_nibble({"quantize",
+                      bundled("fable-moe"),
+                      "--recipe",
+                      "int4",
+                      "--threads",
+                      threads,
+                      "--memory",
+                      *threads == '1' ? "8GiB" : "64MiB",
+                      "-o",
+                      out},
+                     "",
+                     {std::string("NIBBLE_ISA=") + isa});
+      ASSERT_EQ(result.status, 0) << result.error;
+      const std::string weights = content_of(out + "/model.safetensors");
+      first = first.value_or(weights);
+      EXPECT_EQ(weights == *first, true) << threads << " threads, " << isa;
+    }
+  }
+}
+
+TEST(EndToEnd, AGroupThatDoesNotDivideIsRefusedWithASuggestion) {
+  const ScratchDirectory scratch;
+  const ProgramResult result = run_nibble(
+      {"quantize",
+       bundled("fable-dense"),
+       "--recipe",
+       R"({"version":1,"rules":[{"match":"*","scheme":"int4","group":256}]})",
+       "-o",
+       scratch.file("out")});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.error, ::testing::HasSubstr("256"));
+  EXPECT_THAT(result.error, ::testing::HasSubstr("hint: "));
+  EXPECT_FALSE(fs::exists(scratch.file("out")));
+}
+
+TEST(EndToEnd, AQuantizedCheckpointIsNoSource) {
+  const ScratchDirectory scratch;
+  ASSERT_EQ(run_nibble({"quantize",
+                        bundled("fable-dense"),
+                        "--recipe",
+                        "int8",
+                        "-o",
+                        scratch.file("a")})
+                .status,
+            0);
+  const ProgramResult result = run_nibble({"quantize",
+                                           scratch.file("a"),
+                                           "--recipe",
+                                           "int4",
+                                           "-o",
+                                           scratch.file("b")});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.error, ::testing::HasSubstr("quantized"));
+}
+
+TEST(EndToEnd, ShardsHoldTheSameAsOneFile) {
+  const ScratchDirectory scratch;
+  const std::string one = scratch.file("one");
+  const std::string many = scratch.file("many");
+  for (const auto& [out, size] :
+       {std::pair(one, "5GB"), std::pair(many, "1MB")}) {
+    ASSERT_EQ(run_nibble({"quantize",
+                          bundled("fable-moe"),
+                          "--recipe",
+                          "fp8",
+                          "--shard-size",
+                          size,
+                          "-o",
+                          out})
+                  .status,
+              0);
+  }
+  EXPECT_TRUE(fs::exists(many + "/model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(one + "/model.safetensors.index.json"));
+  EXPECT_EQ(continue_prompt(one).at("ids"), continue_prompt(many).at("ids"));
+}
+
+// The walk of a program that never learns of quantization.
+TEST(EndToEnd, DenseProgramSaysTheSame) {
+  const ProgramResult dense =
+      run_program(NIBBLE_DENSE_PROGRAM, {bundled("fable-moe"), kPrompt, "32"});
+  ASSERT_EQ(dense.status, 0) << dense.error;
+  EXPECT_EQ(
+      dense.out,
+      continue_prompt(bundled("fable-moe")).at("text").get<std::string>() +
+          "\n");
+}
+
+}  // namespace
+}  // namespace nibble
