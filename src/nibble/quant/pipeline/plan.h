@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,23 +16,27 @@
 
 namespace nibble::quant {
 
-// What becomes of a source tensor.
+// What becomes of a source tensor. kSplit: a stack of experts that is written
+// as one matrix an expert. kMerged: one of several parts of an output tensor.
 enum class Fate { kQuantized, kCopied, kSplit, kMerged, kDropped };
 
+// "quantized", "copied" ...
 [[nodiscard]] std::string_view fate_name(Fate fate);
 
-// One weight matrix of the source, as a rectangle of a source tensor:
-// a plain (rows, columns) weight, or one part of one expert of a stack.
+// One weight matrix of the source, as a rectangle of a source tensor: a plain
+// (rows, columns) weight, or one part of one expert of a stack.
 struct MatrixSource {
-  std::size_t tensor = 0;  // index into reader.tensors()
-  std::int64_t rows = 0;   // out
+  std::size_t tensor = 0;    // index into reader.tensors()
+  std::int64_t rows = 0;     // out
   std::int64_t columns = 0;  // in
-  bool transposed = false;  // stored (in, stride), input-major
-  std::int64_t offset_elements = 0;  // first element of the matrix
+  // Stored input-major: element (r, c) is at offset + c * stride + r.
+  bool transposed = false;
+  std::int64_t offset_elements = 0;  // of element (0, 0)
   std::int64_t stride_elements = 0;  // between consecutive stored rows
 };
 
-// One linear that is written: quantized (spec) or as a dense expert matrix.
+// One linear that is written from a matrix: quantized, or dense (no spec) when
+// it belongs to a stack of which other parts are quantized.
 struct PlannedLayer {
   std::string module;
   MatrixSource source;
@@ -41,9 +48,11 @@ struct PlannedLayer {
 struct PlannedTensor {
   std::size_t tensor = 0;  // index into reader.tensors()
   Fate fate = Fate::kCopied;
-  std::string reason;  // for kCopied of a linear and for kDropped
-  std::vector<std::size_t> layers;  // indices into Plan::layers
-  std::vector<std::string> outputs;
+  std::string reason;  // why a linear stays dense, or a tensor is dropped
+  std::vector<std::size_t> layers;   // indices into Plan::layers
+  std::vector<std::string> outputs;  // names, in the order of layers
+  // Weights must be finite; masks and unknown values may hold anything.
+  bool must_be_finite = false;
 };
 
 struct QuantizeOptions {
@@ -51,32 +60,71 @@ struct QuantizeOptions {
   std::uint64_t shard_bytes = 5'000'000'000;
   Numerics numerics = Numerics::kExact;
   std::uint64_t memory_bytes = 0;  // 0 = half of what is available
-  bool overwrite = false;
+  bool overwrite = false;          // replace a checkpoint at output
   std::string format = "compressed_tensors";
+  // Called before each step that touches the disk ("reserve", "write",
+  // "journal", "rename" ...), from any thread. Tests make steps fail here.
+  std::function<void(std::string_view step)> before_step;
 };
 
 // Everything that a job will do, known from headers alone. A value: printable
-// as JSON, comparable, testable without weights.
+// as JSON, comparable by its hash, testable without weights.
 struct Plan {
-  std::vector<PlannedTensor> tensors;  // one for every source tensor, in order
-  std::vector<PlannedLayer> layers;
+  // One for every source tensor, in the order of their names.
+  std::vector<PlannedTensor> tensors;
+  std::vector<PlannedLayer> layers;  // in the order of their source tensors
+  // Every linear, quantized or not, as the format declares them.
+  std::vector<LayerDecision> decisions;
   std::vector<std::vector<container::TensorInfo>> shards;  // of the output
   std::vector<std::string> shard_names;
-  std::uint64_t source_bytes = 0;
-  std::uint64_t output_bytes = 0;   // tensor bytes
-  double bits_per_weight = 0;       // output bits / source elements
-  std::uint64_t tile_rows = 0;      // largest row tile that fits the budget
+  std::string family;
+  std::string format;
+  Numerics numerics = Numerics::kExact;
+  std::string recipe_json;  // as resolved, defaults written out
+  std::string config_text;  // config.json of the output
+  std::vector<std::filesystem::path> side_files;
+  std::uint64_t source_bytes = 0;       // tensor bytes
+  std::int64_t source_parameters = 0;   // elements
+  std::uint64_t output_bytes = 0;       // tensor bytes
+  std::uint64_t disk_bytes = 0;         // all that will be written
+  double bits_per_weight = 0;           // output bits / source parameters
+  std::uint64_t buffer_bytes = 0;       // limit on buffers of tiles
   std::uint64_t peak_memory_bytes = 0;  // estimate
-  std::vector<std::string> notes;   // for people
+  std::vector<std::string> notes;       // for people
 };
 
-// Plans; reads headers, config and the recipe only. Throws for everything that
-// can be known to go wrong.
+// Plans; reads headers, config and the recipe only, and looks at the output's
+// place. Throws for everything that can be known to go wrong: see
+// docs/quantize.md, "What is refused".
 [[nodiscard]] Plan make_plan(const load::CheckpointDirectory& source,
                              const Recipe& recipe,
                              const QuantizeOptions& options);
 
-[[nodiscard]] nlohmann::json to_json(
-    const Plan& plan, const load::CheckpointDirectory& source);
+// Rows a tile of a layer, a multiple of tile_unit_rows() or all rows, such
+// that `workers` tiles fit into plan.buffer_bytes where that is possible.
+// Bytes of the result do not depend on it.
+[[nodiscard]] std::int64_t tile_rows(const Plan& plan,
+                                     const PlannedLayer& layer,
+                                     DType source_dtype,
+                                     int workers);
+// Least rows that are encoded and packed at a time.
+[[nodiscard]] std::int64_t tile_unit_rows(const Plan& plan,
+                                          const PlannedLayer& layer);
+// Memory of one tile of `rows` rows with everything made from it, in bytes.
+[[nodiscard]] std::uint64_t tile_cost_bytes(const Plan& plan,
+                                            const PlannedLayer& layer,
+                                            DType source_dtype,
+                                            std::int64_t rows);
+
+// What --dry-run --json prints.
+[[nodiscard]] nlohmann::json to_json(const Plan& plan,
+                                     const load::CheckpointDirectory& source);
+
+// Digest of everything that decides the output's bytes: this program's
+// version, the plan, and size and time of each source file. Memory and
+// threads are not part of it. Two runs with equal hashes may continue each
+// other's work.
+[[nodiscard]] std::string plan_hash(const Plan& plan,
+                                    const load::CheckpointDirectory& source);
 
 }  // namespace nibble::quant

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "nibble/base/progress.h"
+#include "nibble/container/checkpoint.h"
+#include "nibble/quant/pipeline/execute.h"
+#include "nibble/quant/pipeline/plan.h"
+
+namespace nibble::quant {
+
+// Digest of a tensor's bytes as they stand in its file.
+[[nodiscard]] std::string checksum_of(const container::CheckpointReader& reader,
+                                      const container::TensorInfo& tensor);
+
+// Throws kCheckFailed unless every element is a finite scale above zero (F32,
+// F16, BF16) or, for F8_E4M3, a code that is no NaN; other types pass. For
+// outputs of quantized layers, whose float tensors are all scales.
+void check_values(const container::CheckpointReader& reader,
+                  const container::TensorInfo& tensor);
+
+// Reads everything back that was written to directory: headers against the
+// plan, declarations by the format's own reader, checksums, scales. Throws
+// kCheckFailed for the first difference.
+void check_output(const Plan& plan,
+                  std::span<const ItemResult> results,
+                  const std::filesystem::path& directory,
+                  ProgressSink& progress);
+
+}  // namespace nibble::quant

@@ -1,0 +1,162 @@
+#include "nibble/quant/pipeline/figures.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+#include "nibble/base/error.h"
+
+namespace nibble::quant {
+namespace {
+
+// Lanes that any vector unit fills; partial sums of a run of kRun elements
+// stay in float32, whose rounding at this length is below 1e-6.
+constexpr std::size_t kLanes = 16;
+constexpr std::size_t kRun = 1024;
+
+struct Lanes {
+  std::array<float, kLanes> error{};
+  std::array<float, kLanes> weight{};
+  std::array<float, kLanes> decoded{};
+  std::array<float, kLanes> product{};
+  std::array<float, kLanes> max_abs{};
+};
+
+double total(const std::array<float, kLanes>& lanes) {
+  double sum = 0;
+  for (const float lane : lanes) {
+    sum += static_cast<double>(lane);
+  }
+  return sum;
+}
+
+void add_element(Lanes& lanes, std::size_t lane, float w, float d) {
+  const float error = w - d;
+  lanes.error[lane] += error * error;
+  lanes.weight[lane] += w * w;
+  lanes.decoded[lane] += d * d;
+  lanes.product[lane] += w * d;
+  lanes.max_abs[lane] = std::max(lanes.max_abs[lane], std::fabs(error));
+}
+
+// Exponent bits of a non-finite value, by element type.
+template <typename Bits>
+struct Pattern {
+  Bits exponent;
+  Bits mantissa;
+};
+
+template <typename Bits>
+bool no_full_exponent(std::span<const Bits> values, Bits exponent) {
+  Bits found = 0;
+  for (const Bits value : values) {
+    found = static_cast<Bits>(
+        found | ((value & exponent) == exponent ? Bits{1} : Bits{0}));
+  }
+  return found == 0;
+}
+
+template <typename Bits>
+NonFinite scan(std::span<const Bits> values, Pattern<Bits> pattern) {
+  NonFinite result;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if ((values[i] & pattern.exponent) != pattern.exponent) {
+      continue;
+    }
+    const bool nan = (values[i] & pattern.mantissa) != 0;
+    (nan ? result.nan_count : result.inf_count) += 1;
+    if (result.first < 0) {
+      result.first = static_cast<std::int64_t>(i);
+      result.first_is_nan = nan;
+    }
+  }
+  return result;
+}
+
+constexpr Pattern<std::uint32_t> kF32{0x7F800000U, 0x007FFFFFU};
+constexpr Pattern<std::uint16_t> kBF16{0x7F80U, 0x007FU};
+constexpr Pattern<std::uint16_t> kF16{0x7C00U, 0x03FFU};
+
+}  // namespace
+
+ErrorSums& ErrorSums::operator+=(const ErrorSums& other) {
+  error += other.error;
+  weight += other.weight;
+  decoded += other.decoded;
+  product += other.product;
+  max_abs = std::max(max_abs, other.max_abs);
+  return *this;
+}
+
+ErrorSums measure_error(std::span<const float> weight,
+                        std::span<const float> decoded) {
+  NIBBLE_ASSERT(weight.size() == decoded.size());
+  ErrorSums sums;
+  for (std::size_t begin = 0; begin < weight.size(); begin += kRun) {
+    const std::size_t end = std::min(weight.size(), begin + kRun);
+    Lanes lanes;
+    std::size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        add_element(lanes, lane, weight[i + lane], decoded[i + lane]);
+      }
+    }
+    for (std::size_t lane = 0; i < end; ++i, ++lane) {
+      add_element(lanes, lane, weight[i], decoded[i]);
+    }
+    sums += {total(lanes.error),
+             total(lanes.weight),
+             total(lanes.decoded),
+             total(lanes.product),
+             *std::max_element(lanes.max_abs.begin(), lanes.max_abs.end())};
+  }
+  return sums;
+}
+
+ErrorFigures figures_of(const ErrorSums& sums) {
+  ErrorFigures figures;
+  figures.max_abs = static_cast<double>(sums.max_abs);
+  // Squares of tiny weights vanish in float32; their error then does too.
+  if (sums.weight > 0) {
+    figures.relative_mse = sums.error / sums.weight;
+  }
+  const double norms = std::sqrt(sums.weight) * std::sqrt(sums.decoded);
+  if (norms > 0) {
+    figures.cosine = std::min(1.0, sums.product / norms);
+  } else if (sums.weight > 0) {
+    figures.cosine = 0;  // everything was rounded to zero
+  }
+  return figures;
+}
+
+NonFinite find_non_finite(ConstTensorView values) {
+  switch (values.dtype()) {
+    case DType::kF32:
+      return scan<std::uint32_t>(values.raw<std::uint32_t>(), kF32);
+    case DType::kF16:
+      return scan<std::uint16_t>(values.raw<std::uint16_t>(), kF16);
+    case DType::kBF16:
+      return scan<std::uint16_t>(values.raw<std::uint16_t>(), kBF16);
+    default:
+      return {};
+  }
+}
+
+bool all_finite(ConstTensorView values) {
+  switch (values.dtype()) {
+    case DType::kF32:
+      return no_full_exponent<std::uint32_t>(values.raw<std::uint32_t>(),
+                                             kF32.exponent);
+    case DType::kF16:
+      return no_full_exponent<std::uint16_t>(values.raw<std::uint16_t>(),
+                                             kF16.exponent);
+    case DType::kBF16:
+      return no_full_exponent<std::uint16_t>(values.raw<std::uint16_t>(),
+                                             kBF16.exponent);
+    default:
+      return true;
+  }
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,100 @@
+#include "nibble/quant/pipeline/layout.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "nibble/base/error.h"
+#include "nibble/container/safetensors/index.h"
+
+namespace nibble::quant {
+namespace {
+
+using container::TensorInfo;
+
+// Fills shards one after the other.
+class Shards {
+ public:
+  explicit Shards(std::uint64_t limit) : limit_(limit) {}
+
+  // Number of the shard that takes tensor.
+  std::size_t add(TensorInfo tensor) {
+    if (shards_.empty() ||
+        (bytes_ > 0 && tensor.bytes > limit_ - std::min(limit_, bytes_))) {
+      shards_.emplace_back();
+      bytes_ = 0;
+    }
+    bytes_ += tensor.bytes;
+    tensor.file = shards_.size() - 1;
+    shards_.back().push_back(std::move(tensor));
+    return shards_.size() - 1;
+  }
+
+  std::vector<std::vector<TensorInfo>> take() { return std::move(shards_); }
+
+ private:
+  std::uint64_t limit_;
+  std::uint64_t bytes_ = 0;
+  std::vector<std::vector<TensorInfo>> shards_;
+};
+
+void refuse_equal_names(const Plan& plan) {
+  std::unordered_set<std::string_view> names;
+  for (const auto& shard : plan.shards) {
+    for (const TensorInfo& tensor : shard) {
+      NIBBLE_CHECK(names.insert(tensor.name).second,
+                   kCorruptData,
+                   "tensor {}: found two sources for it, expected one",
+                   printable(tensor.name));
+    }
+  }
+}
+
+}  // namespace
+
+void lay_out(Plan& plan,
+             const container::CheckpointReader& source,
+             std::uint64_t shard_bytes) {
+  NIBBLE_CHECK(shard_bytes > 0,
+               kInvalidArgument,
+               "shard size: found 0, expected at least one byte");
+  Shards shards(shard_bytes);
+  for (const PlannedTensor& tensor : plan.tensors) {
+    if (tensor.fate == Fate::kCopied) {
+      shards.add(source.tensors()[tensor.tensor]);
+    }
+    for (const std::size_t index : tensor.layers) {
+      for (TensorInfo& output : plan.layers[index].outputs) {
+        output.file = shards.add(output);
+      }
+    }
+  }
+  plan.shards = shards.take();
+  refuse_equal_names(plan);
+
+  plan.output_bytes = 0;
+  plan.shard_names.clear();
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    container::sort_like_reference(plan.shards[i]);
+    plan.shard_names.push_back(
+        container::safetensors_file_name(i, plan.shards.size()));
+    for (const TensorInfo& tensor : plan.shards[i]) {
+      plan.output_bytes += tensor.bytes;
+    }
+  }
+  plan.bits_per_weight = plan.source_parameters == 0
+                             ? 0
+                             : 8 * static_cast<double>(plan.output_bytes) /
+                                   static_cast<double>(plan.source_parameters);
+}
+
+std::vector<container::SafetensorsFile> files_of(const Plan& plan) {
+  std::vector<container::SafetensorsFile> files;
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    files.push_back({plan.shard_names[i], plan.shards[i]});
+  }
+  return files;
+}
+
+}  // namespace nibble::quant

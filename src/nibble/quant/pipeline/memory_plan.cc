@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <numeric>
+
+#include "nibble/base/checked_math.h"
+#include "nibble/quant/core/registry.h"
+#include "nibble/quant/pipeline/plan.h"
+#include "nibble/quant/pipeline/read_matrix.h"
+
+namespace nibble::quant {
+namespace {
+
+// A tile of more source bytes than this gains nothing: it leaves the caches
+// anyway, and fewer tiles balance worse.
+constexpr std::int64_t kTileSourceBytes = 8 << 20;
+// Input-major sources are read a stored row at a time, one system call each;
+// 4 KiB a call is where its cost vanishes beside the copy.
+constexpr std::int64_t kTransposedRows = 2048;
+// Beside the source's own bytes a unit needs, for each weight, the weight and
+// its decoded value in float32, a code and what a scheme may want (a copy in
+// float32, a quotient).
+constexpr std::uint64_t kUnitBytesPerWeight = 4 + 4 + 1 + 8;
+
+std::uint64_t output_bytes_of(const PlannedLayer& layer) {
+  std::uint64_t bytes = 0;
+  for (const container::TensorInfo& output : layer.outputs) {
+    bytes += output.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t tile_unit_rows(const Plan& plan, const PlannedLayer& layer) {
+  std::int64_t unit = format_named(plan.format).row_multiple();
+  if (layer.spec && layer.spec->weight.grain == Grain::kBlock) {
+    unit = std::lcm(unit, layer.spec->weight.block_rows);
+  }
+  return std::min(unit, layer.source.rows);
+}
+
+std::uint64_t tile_cost_bytes(const Plan& plan,
+                              const PlannedLayer& layer,
+                              DType source_dtype,
+                              std::int64_t rows) {
+  const auto columns = static_cast<std::uint64_t>(layer.source.columns);
+  const auto tile = static_cast<std::uint64_t>(rows) * columns;
+  std::uint64_t source = tile * dtype_bytes(source_dtype);
+  if (layer.source.transposed) {
+    source += static_cast<std::uint64_t>(rows * kTransposeRows) *
+              dtype_bytes(source_dtype);
+  }
+  const std::uint64_t outputs =
+      divide_up(output_bytes_of(layer) * static_cast<std::uint64_t>(rows),
+                static_cast<std::uint64_t>(layer.source.rows));
+  if (!layer.spec) {
+    return source;  // the tile is the output
+  }
+  const auto unit = static_cast<std::uint64_t>(tile_unit_rows(plan, layer));
+  return source + outputs + unit * columns * kUnitBytesPerWeight;
+}
+
+std::int64_t tile_rows(const Plan& plan,
+                       const PlannedLayer& layer,
+                       DType source_dtype,
+                       int workers) {
+  const std::int64_t unit = tile_unit_rows(plan, layer);
+  // One share more than workers: a finished tile may wait for its digest.
+  const std::uint64_t share =
+      plan.buffer_bytes / (static_cast<std::uint64_t>(workers) + 1);
+  const std::int64_t row_bytes =
+      layer.source.columns *
+      static_cast<std::int64_t>(dtype_bytes(source_dtype));
+  std::int64_t wanted = kTileSourceBytes / row_bytes;
+  if (layer.source.transposed) {
+    wanted = std::max(wanted, kTransposedRows);
+  }
+  std::int64_t units = std::max<std::int64_t>(1, wanted / unit);
+  units = std::min(units, divide_up(layer.source.rows, unit));
+  while (units > 1 &&
+         tile_cost_bytes(plan, layer, source_dtype, units * unit) > share) {
+    units = units / 2;
+  }
+  return std::min(units * unit, layer.source.rows);
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,99 @@
+#include <filesystem>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/hash.h"
+#include "nibble/quant/pipeline/plan.h"
+
+namespace nibble::quant {
+namespace {
+
+using nlohmann::json;
+
+json dims(const Shape& shape) {
+  return json(std::vector<std::int64_t>(shape.begin(), shape.end()));
+}
+
+json layer_json(const Plan& plan, const PlannedLayer& layer) {
+  json outputs = json::array();
+  for (const container::TensorInfo& output : layer.outputs) {
+    outputs.push_back({{"name", output.name},
+                       {"dtype", dtype_name(output.dtype)},
+                       {"shape", dims(output.shape)},
+                       {"bytes", output.bytes},
+                       {"file", plan.shard_names[output.file]}});
+  }
+  json result{{"module", layer.module},
+              {"rows", layer.source.rows},
+              {"columns", layer.source.columns},
+              {"outputs", std::move(outputs)}};
+  if (layer.spec) {
+    result["scheme"] = describe(*layer.spec);
+    result["algorithm"] = layer.algorithm;
+    result["bits_per_weight"] = bits_per_weight(
+        layer.spec->weight, layer.source.rows, layer.source.columns);
+  }
+  return result;
+}
+
+}  // namespace
+
+json to_json(const Plan& plan, const load::CheckpointDirectory& source) {
+  json tensors = json::array();
+  for (const PlannedTensor& planned : plan.tensors) {
+    const container::TensorInfo& info =
+        source.reader->tensors()[planned.tensor];
+    json entry{{"name", info.name},
+               {"dtype", dtype_name(info.dtype)},
+               {"shape", dims(info.shape)},
+               {"bytes", info.bytes},
+               {"fate", fate_name(planned.fate)}};
+    if (!planned.reason.empty()) {
+      entry["reason"] = planned.reason;
+    }
+    for (const std::size_t layer : planned.layers) {
+      entry["layers"].push_back(layer_json(plan, plan.layers[layer]));
+    }
+    tensors.push_back(std::move(entry));
+  }
+  json side_files = json::array();
+  for (const std::filesystem::path& file : plan.side_files) {
+    side_files.push_back(file.generic_string());
+  }
+  return {
+      {"family", plan.family},
+      {"format", plan.format},
+      {"numerics", plan.numerics == Numerics::kExact ? "exact" : "reference"},
+      {"recipe", json::parse(plan.recipe_json)},
+      {"source_bytes", plan.source_bytes},
+      {"parameters", plan.source_parameters},
+      {"output_bytes", plan.output_bytes},
+      {"disk_bytes", plan.disk_bytes},
+      {"bits_per_weight", plan.bits_per_weight},
+      {"peak_memory_bytes", plan.peak_memory_bytes},
+      {"files", plan.shard_names},
+      {"side_files", std::move(side_files)},
+      {"notes", plan.notes},
+      {"tensors", std::move(tensors)}};
+}
+
+std::string plan_hash(const Plan& plan,
+                      const load::CheckpointDirectory& source) {
+  json key = to_json(plan, source);
+  for (const char* varying : {"peak_memory_bytes", "disk_bytes", "notes"}) {
+    key.erase(varying);
+  }
+  key["version"] = NIBBLE_VERSION;
+  key["config"] = plan.config_text;
+  for (const std::filesystem::path& file : source.reader->files()) {
+    const auto time = std::filesystem::last_write_time(file);
+    key["source"].push_back({file.filename().string(),
+                             std::filesystem::file_size(file),
+                             time.time_since_epoch().count()});
+  }
+  const std::string text = key.dump();
+  return hash_bytes(std::as_bytes(std::span(text)));
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,128 @@
+#include "nibble/quant/pipeline/publish.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <string>
+
+#include "nibble/base/error.h"
+#include "nibble/base/file.h"
+#include "nibble/base/hash.h"
+#include "nibble/quant/pipeline/journal.h"
+
+namespace nibble::quant {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kChunkBytes = 1 << 20;
+
+void call(const StepHook& hook, std::string_view step) {
+  if (hook) {
+    hook(step);
+  }
+}
+
+// Digest of a file; with to, its bytes are written there as well.
+CopiedFile digest_file(const File& from, const File* to) {
+  CopiedFile result;
+  result.bytes = from.size_bytes();
+  Hasher hasher;
+  std::vector<std::byte> chunk(
+      static_cast<std::size_t>(std::min(result.bytes, kChunkBytes)));
+  for (std::uint64_t at = 0; at < result.bytes; at += chunk.size()) {
+    const auto bytes = std::span(chunk).first(static_cast<std::size_t>(
+        std::min<std::uint64_t>(chunk.size(), result.bytes - at)));
+    from.read(at, bytes);
+    hasher.update(bytes);
+    if (to != nullptr) {
+      to->write(at, bytes);
+    }
+  }
+  result.checksum = hasher.digest();
+  return result;
+}
+
+CopiedFile copy_one(const fs::path& from, const fs::path& to) {
+  fs::create_directories(to.parent_path());
+  CopiedFile copied;
+  {
+    const File target = File::create(to);
+    copied = digest_file(File::open_read(from), &target);
+    target.sync();
+  }
+  const CopiedFile again = digest_file(File::open_read(to), nullptr);
+  NIBBLE_CHECK(again.checksum == copied.checksum && again.bytes == copied.bytes,
+               kIo,
+               "{}: found other bytes on disk than were written",
+               to.string());
+  return copied;
+}
+
+// Every folder below directory, and itself.
+void sync_tree(const fs::path& directory) {
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.is_directory()) {
+      sync_directory(entry.path());
+    }
+  }
+  sync_directory(directory);
+}
+
+// Puts partial in the place of the directory output; the old one ends at
+// partial.
+void exchange(const fs::path& partial, const fs::path& output) {
+  if (::renameat2(AT_FDCWD,
+                  partial.c_str(),
+                  AT_FDCWD,
+                  output.c_str(),
+                  RENAME_EXCHANGE) == 0) {
+    return;
+  }
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
+    fail_errno("exchange with the finished result", output.string());
+  }
+  // The file system cannot: two steps, between which only the old copy's name
+  // is missing.
+  fs::path aside = output;
+  aside += ".replaced";
+  fs::rename(output, aside);
+  fs::rename(partial, output);
+  fs::rename(aside, partial);
+}
+
+}  // namespace
+
+std::vector<CopiedFile> copy_side_files(const load::CheckpointDirectory& source,
+                                        const fs::path& directory,
+                                        const StepHook& before_step) {
+  std::vector<CopiedFile> copied;
+  for (const fs::path& name : source.side_files) {
+    call(before_step, "side file");
+    copied.push_back(copy_one(source.path / name, directory / name));
+    copied.back().name = name.generic_string();
+  }
+  return copied;
+}
+
+void publish(const fs::path& partial,
+             const fs::path& output,
+             const StepHook& before_step) {
+  sync_tree(partial);
+  call(before_step, "rename");
+  if (fs::exists(output) && !fs::is_empty(output)) {
+    exchange(partial, output);
+    sync_directory(output.parent_path());
+    call(before_step, "remove old");
+    fs::remove_all(partial);
+  } else {
+    rename_file(partial, output);
+  }
+  call(before_step, "remove journal");
+  fs::remove(output / kJournalName);
+  sync_directory(output);
+  sync_directory(output.parent_path());
+}
+
+}  // namespace nibble::quant

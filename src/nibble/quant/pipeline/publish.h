@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "nibble/quant/pipeline/plan.h"
+#include "nibble/quant/pipeline/receipt.h"
+
+namespace nibble::quant {
+
+using StepHook = std::function<void(std::string_view step)>;
+
+// Copies the source's side files into directory, byte for byte, and reads each
+// copy back. kIo when a copy differs or cannot be written.
+[[nodiscard]] std::vector<CopiedFile> copy_side_files(
+    const load::CheckpointDirectory& source,
+    const std::filesystem::path& directory,
+    const StepHook& before_step);
+
+// Makes partial appear as output at once: everything in it is durable before
+// its name changes. A checkpoint at output changes places with it and is
+// removed afterwards.
+void publish(const std::filesystem::path& partial,
+             const std::filesystem::path& output,
+             const StepHook& before_step);
+
+}  // namespace nibble::quant

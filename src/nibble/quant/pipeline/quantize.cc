@@ -1,0 +1,294 @@
+#include "nibble/quant/pipeline/quantize.h"
+
+#include <chrono>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/error.h"
+#include "nibble/base/file.h"
+#include "nibble/base/memory_budget.h"
+#include "nibble/base/parallel.h"
+#include "nibble/container/safetensors/reader.h"
+#include "nibble/container/safetensors/writer.h"
+#include "nibble/quant/pipeline/check.h"
+#include "nibble/quant/pipeline/execute.h"
+#include "nibble/quant/pipeline/journal.h"
+#include "nibble/quant/pipeline/layout.h"
+#include "nibble/quant/pipeline/output_place.h"
+#include "nibble/quant/pipeline/publish.h"
+#include "nibble/quant/pipeline/receipt.h"
+
+namespace nibble::quant {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Results = std::vector<std::optional<ItemResult>>;
+
+// Whether the same call may go on after such a failure: what is wrong lies
+// outside the source, the recipe and this program.
+bool may_continue(ErrorCode code) {
+  return code == ErrorCode::kIo || code == ErrorCode::kInterrupted ||
+         code == ErrorCode::kCheckFailed;
+}
+
+// Outputs of an item by their names.
+std::vector<std::string> output_names(const Plan& plan, const Item& item) {
+  if (item.copy) {
+    return plan.tensors[item.index].outputs;
+  }
+  std::vector<std::string> names;
+  for (const auto& output : plan.layers[item.index].outputs) {
+    names.push_back(output.name);
+  }
+  return names;
+}
+
+class Job {
+ public:
+  Job(const load::CheckpointDirectory& source,
+      Plan plan,
+      const QuantizeOptions& options,
+      ProgressSink& progress,
+      const std::atomic<bool>& stop)
+      : source_(source),
+        plan_(std::move(plan)),
+        options_(options),
+        progress_(progress),
+        stop_(stop),
+        output_(resolved_output(options.output)),
+        partial_(partial_path(options.output)),
+        hash_(plan_hash(plan_, source)) {}
+
+  QuantizeReport run() {
+    start_ = Clock::now();
+    prepare_directory();
+    Journal journal = Journal::open(partial_, hash_);
+    try {
+      return run_in(journal);
+    } catch (const Error& error) {
+      leave(error);
+    } catch (const fs::filesystem_error& error) {
+      leave(Error(ErrorCode::kIo, error.what()));
+    } catch (const std::bad_alloc&) {
+      leave(Error(ErrorCode::kOverBudget,
+                  "memory: found none left, expected room for a tile",
+                  "give a smaller --memory"));
+    }
+  }
+
+ private:
+  void step(std::string_view name) const {
+    if (options_.before_step) {
+      options_.before_step(name);
+    }
+  }
+
+  void prepare_directory();
+  QuantizeReport run_in(Journal& journal);
+  Results trusted_results(Journal& journal);
+  std::vector<ItemResult> write_tensors(Journal& journal);
+  [[noreturn]] void leave(const Error& error) const;
+
+  const load::CheckpointDirectory& source_;
+  Plan plan_;
+  const QuantizeOptions& options_;
+  ProgressSink& progress_;
+  const std::atomic<bool>& stop_;
+  const fs::path output_;
+  const fs::path partial_;
+  const std::string hash_;
+  Clock::time_point start_;
+  std::size_t resumed_ = 0;
+  std::size_t finished_ = 0;
+};
+
+// Makes the partial directory, or accepts the one that is there.
+void Job::prepare_directory() {
+  step("create");
+  if (fs::exists(partial_) && !fs::exists(partial_ / kJournalName) &&
+      !fs::is_empty(partial_)) {
+    // A run that replaced a checkpoint was stopped before it removed the old
+    // one, which carries a receipt.
+    if (!options_.overwrite || !fs::exists(partial_ / kReceiptName)) {
+      fail_with_hint(ErrorCode::kInvalidArgument,
+                     "delete it, or choose another output",
+                     "{}: found a directory that holds no work of nibble",
+                     partial_.string());
+    }
+    fs::remove_all(partial_);
+  }
+  fs::create_directories(partial_);
+}
+
+// Items of an earlier run whose bytes on disk are what the journal says.
+Results Job::trusted_results(Journal& journal) {
+  const std::vector<Item> items = items_of(plan_);
+  Results results = journal.take_results(items.size());
+  std::vector<std::unique_ptr<container::CheckpointReader>> files;
+  for (const std::string& name : plan_.shard_names) {
+    files.push_back(container::open_safetensors(partial_ / name));
+  }
+  const auto holds = [&](const std::string& name, const std::string& checksum) {
+    for (const auto& file : files) {
+      if (const container::TensorInfo* tensor = file->find(name)) {
+        return checksum_of(*file, *tensor) == checksum;
+      }
+    }
+    return false;
+  };
+  parallel_for(
+      static_cast<std::int64_t>(items.size()),
+      1,
+      [&](std::int64_t begin, std::int64_t) {
+        const auto i = static_cast<std::size_t>(begin);
+        if (!results[i]) {
+          return;
+        }
+        const std::vector<std::string> names = output_names(plan_, items[i]);
+        bool good = names.size() == results[i]->output_checksums.size();
+        for (std::size_t j = 0; good && j < names.size(); ++j) {
+          good = holds(names[j], results[i]->output_checksums[j]);
+        }
+        if (!good) {
+          results[i].reset();
+        }
+      });
+  return results;
+}
+
+std::vector<ItemResult> Job::write_tensors(Journal& journal) {
+  step("reserve");
+  const auto files = files_of(plan_);
+  container::SafetensorsSetWriter writer(
+      partial_, files, container::ExistingFiles::kContinue);
+  Results done = trusted_results(journal);
+  for (const auto& result : done) {
+    resumed_ += result.has_value() ? 1 : 0;
+  }
+  finished_ = resumed_;
+  progress_.begin("quantizing", plan_.source_bytes);
+  std::vector<ItemResult> results =
+      execute({.plan = plan_,
+               .source = source_,
+               .writer = writer,
+               .progress = progress_,
+               .stop = stop_,
+               .results = std::move(done),
+               .finished =
+                   [&](std::size_t item, const ItemResult& result) {
+                     step("journal");
+                     journal.append(item, result);
+                     ++finished_;
+                   },
+               .before_step = options_.before_step});
+  progress_.end();
+  step("sync");
+  writer.sync();
+  return results;
+}
+
+QuantizeReport Job::run_in(Journal& journal) {
+  const std::vector<ItemResult> results = write_tensors(journal);
+  step("index");
+  if (plan_.shards.size() > 1) {
+    container::write_safetensors_index(partial_, files_of(plan_));
+  }
+  const std::vector<CopiedFile> files =
+      copy_side_files(source_, partial_, options_.before_step);
+  step("config");
+  write_file_atomically(partial_ / kConfigName, plan_.config_text);
+  step("check");
+  check_output(plan_, results, partial_, progress_);
+
+  QuantizeReport report;
+  report.output = output_;
+  report.source_bytes = plan_.source_bytes;
+  report.output_bytes = plan_.output_bytes;
+  report.bits_per_weight = plan_.bits_per_weight;
+  report.resumed_parts = resumed_;
+  report.notes = plan_.notes;
+  report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  report.peak_rss_bytes = peak_resident_bytes();
+  report.receipt = std::make_unique<nlohmann::json>(make_receipt(
+      plan_, source_, results, files, {report.seconds, report.peak_rss_bytes}));
+  step("receipt");
+  write_file_atomically(
+      partial_ / kReceiptName,
+      report.receipt->dump(
+          2, ' ', false, nlohmann::json::error_handler_t::replace) +
+          "\n");
+  publish(partial_, output_, options_.before_step);
+  return report;
+}
+
+// Keeps what a later run can use, removes the rest, and says so.
+void Job::leave(const Error& error) const {
+  const bool keep = may_continue(error.code()) && finished_ > 0;
+  if (!keep) {
+    std::error_code ignored;
+    fs::remove_all(partial_, ignored);
+    throw error;  // NOLINT: the same error goes on
+  }
+  std::string hint = error.hint();
+  if (error.code() != ErrorCode::kInterrupted) {
+    hint += hint.empty() ? "" : "; ";
+    hint +=
+        "run the same command again to go on, or delete " + partial_.string();
+  }
+  throw Error(error.code(), error.what(), hint);
+}
+
+// A run that was killed after its result had appeared left only the journal.
+std::optional<QuantizeReport> already_published(
+    const load::CheckpointDirectory& source,
+    const Recipe& recipe,
+    QuantizeOptions options) {
+  if (options.output.empty()) {
+    return std::nullopt;
+  }
+  const fs::path output = resolved_output(options.output);
+  const std::optional<std::string> hash = Journal::plan_hash_in(output);
+  if (!hash || !fs::exists(output / kReceiptName)) {
+    return std::nullopt;
+  }
+  options.overwrite = true;  // the result is no obstacle to its own plan
+  const Plan plan = make_plan(source, recipe, options);
+  if (plan_hash(plan, source) != *hash) {
+    return std::nullopt;
+  }
+  QuantizeReport report;
+  report.output = output;
+  report.source_bytes = plan.source_bytes;
+  report.output_bytes = plan.output_bytes;
+  report.bits_per_weight = plan.bits_per_weight;
+  report.resumed_parts = items_of(plan).size();
+  report.notes = plan.notes;
+  report.receipt = std::make_unique<nlohmann::json>(
+      nlohmann::json::parse(read_text_file(output / kReceiptName)));
+  report.seconds = report.receipt->at("seconds").get<double>();
+  report.peak_rss_bytes =
+      report.receipt->at("peak_rss_bytes").get<std::uint64_t>();
+  fs::remove_all(partial_path(output));  // the replaced one, if any
+  fs::remove(output / kJournalName);
+  return report;
+}
+
+}  // namespace
+
+QuantizeReport quantize(const load::CheckpointDirectory& source,
+                        const Recipe& recipe,
+                        const QuantizeOptions& options,
+                        ProgressSink& progress,
+                        const std::atomic<bool>& stop) {
+  if (auto report = already_published(source, recipe, options)) {
+    return std::move(*report);
+  }
+  Plan plan = make_plan(source, recipe, options);
+  return Job(source, std::move(plan), options, progress, stop).run();
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,185 @@
+#include "nibble/quant/pipeline/receipt.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/error.h"
+#include "nibble/base/hash.h"
+
+namespace nibble::quant {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kReceiptVersion = 1;
+
+// Results by what they belong to.
+struct ByOwner {
+  std::map<std::size_t, const ItemResult*> tensors;  // copied ones
+  std::vector<const ItemResult*> layers;
+};
+
+ByOwner by_owner(const Plan& plan, std::span<const ItemResult> results) {
+  const std::vector<Item> items = items_of(plan);
+  NIBBLE_CHECK(items.size() == results.size(),
+               kInternal,
+               "receipt: found {} results, expected {}",
+               results.size(),
+               items.size());
+  ByOwner owner;
+  owner.layers.resize(plan.layers.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (items[i].copy) {
+      owner.tensors[items[i].index] = &results[i];
+    } else {
+      owner.layers[items[i].index] = &results[i];
+    }
+  }
+  return owner;
+}
+
+void add_figures(json& entry, const ErrorSums& sums) {
+  const ErrorFigures figures = figures_of(sums);
+  entry["relative_mse"] = figures.relative_mse;
+  entry["cosine"] = figures.cosine;
+  entry["max_abs"] = figures.max_abs;
+}
+
+json output_entry(const container::TensorInfo& output,
+                  const std::string& checksum) {
+  return {{"name", output.name},
+          {"dtype", dtype_name(output.dtype)},
+          {"checksum", checksum}};
+}
+
+// Adds what was made of a tensor that is written matrix by matrix.
+void add_layers(json& entry,
+                const Plan& plan,
+                const PlannedTensor& planned,
+                const ByOwner& owner) {
+  ErrorSums sums;
+  std::set<std::string> schemes;
+  json outputs = json::array();
+  json layers = json::array();
+  for (const std::size_t index : planned.layers) {
+    const PlannedLayer& layer = plan.layers[index];
+    const ItemResult& result = *owner.layers[index];
+    for (std::size_t i = 0; i < layer.outputs.size(); ++i) {
+      outputs.push_back(
+          output_entry(layer.outputs[i], result.output_checksums[i]));
+    }
+    json one{{"module", layer.module},
+             {"source_checksum", result.source_checksum}};
+    if (layer.spec) {
+      one["scheme"] = describe(*layer.spec);
+      one["algorithm"] = layer.algorithm;
+      add_figures(one, result.sums);
+      schemes.insert(describe(*layer.spec));
+      sums += result.sums;
+    }
+    layers.push_back(std::move(one));
+  }
+  entry["outputs"] = std::move(outputs);
+  entry["layers"] = std::move(layers);
+  std::string scheme;
+  for (const std::string& name : schemes) {
+    scheme += (scheme.empty() ? "" : "; ") + name;
+  }
+  entry["scheme"] = scheme;
+  add_figures(entry, sums);
+}
+
+json tensor_entry(const Plan& plan,
+                  const load::CheckpointDirectory& source,
+                  std::size_t index,
+                  const ByOwner& owner) {
+  const PlannedTensor& planned = plan.tensors[index];
+  const container::TensorInfo& info = source.reader->tensors()[planned.tensor];
+  json entry{{"name", info.name},
+             {"dtype", dtype_name(info.dtype)},
+             {"shape",
+              std::vector<std::int64_t>(info.shape.begin(), info.shape.end())},
+             {"fate", fate_name(planned.fate)}};
+  if (!planned.reason.empty()) {
+    entry["reason"] = planned.reason;
+  }
+  if (planned.fate == Fate::kCopied) {
+    const ItemResult& result = *owner.tensors.at(index);
+    entry["outputs"] =
+        json::array({output_entry(info, result.source_checksum)});
+  } else {
+    add_layers(entry, plan, planned, owner);
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::string source_hash(const Plan& plan,
+                        const load::CheckpointDirectory& source,
+                        std::span<const ItemResult> results) {
+  const ByOwner owner = by_owner(plan, results);
+  std::map<std::string_view, std::string> lines;
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    const PlannedTensor& planned = plan.tensors[i];
+    const container::TensorInfo& info =
+        source.reader->tensors()[planned.tensor];
+    std::string line = fmt::format(
+        "{} {} {}", info.name, dtype_name(info.dtype), to_string(info.shape));
+    if (planned.fate == Fate::kCopied) {
+      line += " " + owner.tensors.at(i)->source_checksum;
+    }
+    for (const std::size_t layer : planned.layers) {
+      line += " " + owner.layers[layer]->source_checksum;
+    }
+    lines[info.name] = line + "\n";
+  }
+  Hasher hasher;
+  for (const auto& [name, line] : lines) {
+    hasher.update(line);
+  }
+  return hasher.digest();
+}
+
+json make_receipt(const Plan& plan,
+                  const load::CheckpointDirectory& source,
+                  std::span<const ItemResult> results,
+                  std::span<const CopiedFile> files,
+                  const RunFigures& figures) {
+  const ByOwner owner = by_owner(plan, results);
+  json tensors = json::array();
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    tensors.push_back(tensor_entry(plan, source, i, owner));
+  }
+  json copied = json::array();
+  for (const CopiedFile& file : files) {
+    copied.push_back({{"name", file.name},
+                      {"bytes", file.bytes},
+                      {"checksum", file.checksum}});
+  }
+  return {
+      {"version", kReceiptVersion},
+      {"nibble", NIBBLE_VERSION},
+      {"source",
+       {{"path", source.path.string()},
+        {"bytes", plan.source_bytes},
+        {"parameters", plan.source_parameters},
+        {"hash", source_hash(plan, source, results)}}},
+      {"family", plan.family},
+      {"recipe", json::parse(plan.recipe_json)},
+      {"format", plan.format},
+      {"numerics", plan.numerics == Numerics::kExact ? "exact" : "reference"},
+      {"output_bytes", plan.output_bytes},
+      {"bits_per_weight", plan.bits_per_weight},
+      {"seconds", figures.seconds},
+      {"peak_rss_bytes", figures.peak_rss_bytes},
+      {"shards", plan.shard_names},
+      {"files", std::move(copied)},
+      {"tensors", std::move(tensors)}};
+}
+
+}  // namespace nibble::quant

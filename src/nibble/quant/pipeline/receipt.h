@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "nibble/quant/pipeline/execute.h"
+#include "nibble/quant/pipeline/plan.h"
+
+namespace nibble::quant {
+
+// A file that was copied beside the tensors.
+struct CopiedFile {
+  std::string name;  // relative to the directory, with '/'
+  std::uint64_t bytes = 0;
+  std::string checksum;
+};
+
+// What a run measured of itself; these alone differ from run to run.
+struct RunFigures {
+  double seconds = 0;
+  std::uint64_t peak_rss_bytes = 0;
+};
+
+// Digest of a source: over every tensor in the order of names, its name,
+// type, shape and the digests of its matrices (docs/receipt.md). The same
+// tensors in other files give the same digest.
+[[nodiscard]] std::string source_hash(const Plan& plan,
+                                      const load::CheckpointDirectory& source,
+                                      std::span<const ItemResult> results);
+
+// The content of nibble.json (docs/receipt.md): every source tensor with its
+// fate, checksums and errors. results[i] belongs to items_of(plan)[i].
+[[nodiscard]] nlohmann::json make_receipt(
+    const Plan& plan,
+    const load::CheckpointDirectory& source,
+    std::span<const ItemResult> results,
+    std::span<const CopiedFile> files,
+    const RunFigures& figures);
+
+}  // namespace nibble::quant

@@ -1,0 +1,133 @@
+#include "nibble/quant/pipeline/survey.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/error.h"
+
+namespace nibble::quant {
+namespace {
+
+using container::TensorInfo;
+
+void refuse_unless_weight_dtype(const TensorInfo& tensor) {
+  if (is_weight_dtype(tensor.dtype)) {
+    return;
+  }
+  fail_with_hint(ErrorCode::kUnsupported,
+                 "give the original checkpoint in 16 or 32 bits; one that is "
+                 "already quantized cannot be quantized again",
+                 "tensor {}: found a weight of type {}, expected BF16, F16 or "
+                 "F32",
+                 printable(tensor.name),
+                 dtype_name(tensor.dtype));
+}
+
+// Modules of a stack (experts, in, sum of columns), expert by expert.
+void add_stack(std::size_t index,
+               const TensorInfo& tensor,
+               const model::TensorPlace& place,
+               std::vector<Module>& modules) {
+  const std::int64_t experts = tensor.shape[0];
+  const std::int64_t in = tensor.shape[1];
+  const std::int64_t stride = tensor.shape[2];
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    for (const model::StackedPart& part : place.stacked) {
+      modules.push_back(
+          {fmt::format("{}.{}.{}", place.stack_module, expert, part.projection),
+           {.tensor = index,
+            .rows = part.columns,
+            .columns = in,
+            .transposed = true,
+            .offset_elements = expert * in * stride + part.first_column,
+            .stride_elements = stride},
+           place.role});
+    }
+  }
+}
+
+void add_modules(std::size_t index,
+                 const TensorInfo& tensor,
+                 const model::TensorPlace& place,
+                 std::vector<Module>& modules) {
+  refuse_unless_weight_dtype(tensor);
+  NIBBLE_CHECK(tensor.shape.elements() > 0,
+               kCorruptData,
+               "tensor {}: found shape {}, expected rows and columns",
+               printable(tensor.name),
+               to_string(tensor.shape));
+  if (is_stack(place)) {
+    add_stack(index, tensor, place, modules);
+    return;
+  }
+  modules.push_back({place.module,
+                     {.tensor = index,
+                      .rows = tensor.shape[0],
+                      .columns = tensor.shape[1],
+                      .transposed = false,
+                      .offset_elements = 0,
+                      .stride_elements = tensor.shape[1]},
+                     place.role});
+}
+
+}  // namespace
+
+bool natural_less(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digits = [&](std::string_view text) {
+    const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
+    return static_cast<std::size_t>(end - text.begin());
+  };
+  std::string_view x = a;
+  std::string_view y = b;
+  while (!x.empty() && !y.empty()) {
+    if (is_digit(x.front()) && is_digit(y.front())) {
+      const std::size_t m = digits(x);
+      const std::size_t n = digits(y);
+      // Without leading zeros the longer number is the greater one.
+      if (m != n || x.substr(0, m) != y.substr(0, n)) {
+        return m != n ? m < n : x < y;
+      }
+      x.remove_prefix(m);
+      y.remove_prefix(n);
+    } else if (x.front() != y.front()) {
+      return x.front() < y.front();
+    } else {
+      x.remove_prefix(1);
+      y.remove_prefix(1);
+    }
+  }
+  return x.size() < y.size();
+}
+
+bool is_stack(const model::TensorPlace& place) {
+  return !place.stacked.empty();
+}
+
+Survey survey(const load::CheckpointDirectory& source) {
+  Survey result;
+  result.family = &model::family_of(*source.config);
+  const auto tensors = source.reader->tensors();
+  result.places.reserve(tensors.size());
+  for (const TensorInfo& tensor : tensors) {
+    result.places.push_back(model::place_of(
+        *result.family, *source.config, tensor.name, tensor.shape));
+  }
+  result.order.resize(tensors.size());
+  std::iota(result.order.begin(), result.order.end(), std::size_t{0});
+  std::sort(result.order.begin(),
+            result.order.end(),
+            [&](std::size_t a, std::size_t b) {
+              return natural_less(tensors[a].name, tensors[b].name);
+            });
+  for (const std::size_t i : result.order) {
+    if (result.places[i].linear) {
+      add_modules(i, tensors[i], result.places[i], result.modules);
+    }
+  }
+  return result;
+}
+
+}  // namespace nibble::quant
