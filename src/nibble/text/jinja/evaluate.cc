@@ -1,0 +1,580 @@
+#include "nibble/text/jinja/evaluate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "nibble/base/checked_math.h"
+#include "nibble/base/error.h"
+#include "nibble/text/jinja/builtins.h"
+#include "nibble/text/jinja/limits.h"
+#include "nibble/text/jinja/text_tools.h"
+
+namespace nibble::text::jinja {
+namespace {
+
+using Node = Expression::Kind;
+
+// Names that Jinja or the chat environment define, and this interpreter does
+// not have as values.
+constexpr std::array<std::string_view, 9> kForeignGlobals = {"cycler",
+                                                             "dict",
+                                                             "joiner",
+                                                             "lipsum",
+                                                             "namespace",
+                                                             "raise_exception",
+                                                             "range",
+                                                             "self",
+                                                             "strftime_now"};
+
+[[noreturn]] void raise(std::string_view what) {
+  fail(ErrorCode::kInvalidArgument, "{}", what);
+}
+
+void check_defined(const Value& value) {
+  if (const auto* undefined = value.get<Undefined>()) {
+    raise(fmt::format("'{}' is undefined", printable(undefined->name)));
+  }
+}
+
+Value concatenate(const Value& a, const Value& b) {
+  std::string text = to_text(a) + to_text(b);
+  check_bytes(text.size());
+  return Value::text(std::move(text));
+}
+
+std::int64_t as_integer(const Value& value) {
+  const auto* integer = value.get<std::int64_t>();
+  return integer != nullptr ? *integer : value.number() != 0 ? 1 : 0;
+}
+
+Value integer_arithmetic(char op, std::int64_t a, std::int64_t b) {
+  std::optional<std::int64_t> result;
+  if (op == '+') {
+    result = checked_add(a, b);
+  } else if (op == '-') {
+    std::int64_t difference = 0;
+    if (!__builtin_sub_overflow(a, b, &difference)) {
+      result = difference;
+    }
+  } else if (op == '*') {
+    result = checked_multiply(a, b);
+  } else {
+    if (b == 0) {
+      raise("division by zero");
+    }
+    if (b == -1) {
+      return op == '%' ? Value::integer(0) : integer_arithmetic('-', 0, a);
+    }
+    // Python rounds down and gives the remainder the divisor's sign.
+    const std::int64_t remainder = a % b;
+    const bool adjust = remainder != 0 && (remainder < 0) != (b < 0);
+    result =
+        op == '%' ? remainder + (adjust ? b : 0) : a / b - (adjust ? 1 : 0);
+  }
+  NIBBLE_CHECK(result.has_value(),
+               kUnsupported,
+               "found an integer of more than 64 bits");
+  return Value::integer(*result);
+}
+
+Value arithmetic(const std::string& op, const Value& a, const Value& b) {
+  if (op == "~") {
+    return concatenate(a, b);
+  }
+  check_defined(a);
+  check_defined(b);
+  if (op == "+" && a.get<std::string>() && b.get<std::string>()) {
+    return concatenate(a, b);
+  }
+  const auto* left = a.get<Value::Sequence>();
+  const auto* right = b.get<Value::Sequence>();
+  if (op == "+" && left && right && left->tuple == right->tuple) {
+    NIBBLE_CHECK(left->items->size() + right->items->size() <= kListItems,
+                 kUnsupported,
+                 "found a list of more than {} items",
+                 kListItems);
+    List items = *left->items;
+    items.insert(items.end(), right->items->begin(), right->items->end());
+    return Value::list(std::move(items), left->tuple);
+  }
+  if (!a.is_number() || !b.is_number()) {
+    // "text" * 3 and "text" % values mean something in Python.
+    const bool known_to_python = op == "*" || op == "%";
+    fail(
+        known_to_python ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
+        "{}: found {} and {}, expected numbers{}",
+        op,
+        a.type_name(),
+        b.type_name(),
+        op == "+" ? ", texts or lists" : "");
+  }
+  const bool integers = !a.get<double>() && !b.get<double>();
+  if (integers && op != "/") {
+    return integer_arithmetic(
+        op == "//" ? '/' : op[0], as_integer(a), as_integer(b));
+  }
+  const double x = a.number();
+  const double y = b.number();
+  if (op == "/") {
+    if (y == 0) {
+      raise("division by zero");
+    }
+    return Value(Value::Data(x / y));
+  }
+  if (op == "//" || op == "%") {
+    fail(ErrorCode::kUnsupported, "{}: found floats, expected integers", op);
+  }
+  return Value(Value::Data(op == "+" ? x + y : op == "-" ? x - y : x * y));
+}
+
+bool contains(const Value& container, const Value& item) {
+  if (const auto* text = container.get<std::string>()) {
+    check_defined(item);
+    const auto* part = item.get<std::string>();
+    if (part == nullptr) {
+      raise(fmt::format("in: found {} for a text, expected a text",
+                        item.type_name()));
+    }
+    return text->find(*part) != std::string::npos;
+  }
+  const List items = items_of(container);
+  return std::any_of(items.begin(), items.end(), [&](const Value& other) {
+    return equal(other, item);
+  });
+}
+
+bool compare(const std::string& op, const Value& a, const Value& b) {
+  if (op == "==" || op == "!=") {
+    return equal(a, b) == (op == "==");
+  }
+  if (op == "in" || op == "not in") {
+    return contains(b, a) == (op == "in");
+  }
+  check_defined(a);
+  check_defined(b);
+  const auto holds = [&](const auto& x, const auto& y) {
+    return op == "<" ? x < y : op == ">" ? x > y : op == "<=" ? x <= y : x >= y;
+  };
+  if (a.is_number() && b.is_number()) {
+    return a.get<std::int64_t>() && b.get<std::int64_t>()
+               ? holds(*a.get<std::int64_t>(), *b.get<std::int64_t>())
+               : holds(a.number(), b.number());
+  }
+  if (a.get<std::string>() && b.get<std::string>()) {
+    return holds(*a.get<std::string>(), *b.get<std::string>());
+  }
+  raise(fmt::format("{}: found {} and {}, expected two numbers or two texts",
+                    op,
+                    a.type_name(),
+                    b.type_name()));
+}
+
+// value.name without a call.
+Value attribute(const Value& value, const std::string& name) {
+  check_defined(value);
+  const auto* dict = value.get<Value::Mapping>();
+  if (dict != nullptr && dict->loop) {
+    const Value* member = find(*dict->items, name);
+    NIBBLE_CHECK(member != nullptr,
+                 kUnsupported,
+                 "loop.{} is not known",
+                 printable(name));
+    return *member;
+  }
+  NIBBLE_CHECK(!has_method(value, name),
+               kUnsupported,
+               "method '{}' without a call is not known",
+               printable(name));
+  const Value* member = dict == nullptr ? nullptr : find(*dict->items, name);
+  return member == nullptr ? Value::undefined(name) : *member;
+}
+
+// value[key].
+Value index(const Value& value, const Value& key) {
+  check_defined(value);
+  if (const auto* name = key.get<std::string>()) {
+    const auto* dict = value.get<Value::Mapping>();
+    const Value* member = dict == nullptr ? nullptr : find(*dict->items, *name);
+    return member == nullptr ? attribute(value, *name) : *member;
+  }
+  const bool integer = key.get<std::int64_t>() || key.get<bool>();
+  if (!integer || value.get<Value::Mapping>() ||
+      !(value.get<Value::Sequence>() || value.get<std::string>())) {
+    return Value::undefined(std::string(key.type_name()) + " index");
+  }
+  const List items = items_of(value);
+  const auto count = static_cast<std::int64_t>(items.size());
+  const std::int64_t place = as_integer(key);
+  const std::int64_t at = place < 0 ? place + count : place;
+  return at < 0 || at >= count ? Value::undefined(fmt::format("item {}", place))
+                               : items[static_cast<std::size_t>(at)];
+}
+
+// value[begin:end:step] as Python cuts.
+Value slice(const Value& value, const std::array<Value, 3>& bounds) {
+  check_defined(value);
+  const bool text = value.get<std::string>() != nullptr;
+  const auto* list = value.get<Value::Sequence>();
+  if (!text && list == nullptr) {
+    return Value::undefined("slice");  // what Jinja makes of the TypeError
+  }
+  const List items = items_of(value);
+  const auto count = static_cast<std::int64_t>(items.size());
+  const auto bound = [&](std::size_t i, std::int64_t absent) {
+    if (bounds[i].is_none()) {
+      return absent;
+    }
+    const auto* number = bounds[i].get<std::int64_t>();
+    if (number == nullptr) {
+      raise(fmt::format("slice: found {}, expected integers",
+                        bounds[i].type_name()));
+    }
+    return *number;
+  };
+  const std::int64_t step =
+      std::clamp<std::int64_t>(bound(2, 1), -count - 1, count + 1);
+  if (step == 0) {
+    raise("slice: found a step of zero");
+  }
+  const std::int64_t low = step > 0 ? 0 : -1;
+  const std::int64_t high = step > 0 ? count : count - 1;
+  const auto place = [&](std::size_t i, std::int64_t absent) {
+    if (bounds[i].is_none()) {
+      return absent;
+    }
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>(bound(i, 0), -count - 1, count);
+    return std::clamp(wanted < 0 ? wanted + count : wanted, low, high);
+  };
+  const std::int64_t begin = place(0, step > 0 ? low : high);
+  const std::int64_t end = place(1, step > 0 ? high : low);
+  List cut;
+  std::string cut_text;
+  for (std::int64_t at = begin; step > 0 ? at < end : at > end; at += step) {
+    const Value& item = items[static_cast<std::size_t>(at)];
+    if (text) {
+      cut_text += *item.get<std::string>();
+    } else {
+      cut.push_back(item);
+    }
+  }
+  return text ? Value::text(std::move(cut_text))
+              : Value::list(std::move(cut), list->tuple);
+}
+
+// Adds the line to errors of the expression that step evaluates.
+template <typename Step>
+auto at_line(int line, Step step) {
+  return with_context(fmt::format("line {}", line), step);
+}
+
+class Evaluator {
+ public:
+  explicit Evaluator(const Dict& variables) { scopes_.push_back(variables); }
+
+  void run(const Body& body) {
+    for (const Statement& statement : body) {
+      step(statement.line);
+      run(statement);
+    }
+  }
+
+  std::string out;
+
+ private:
+  void step(int line) {
+    NIBBLE_CHECK(++steps_ <= kSteps,
+                 kUnsupported,
+                 "line {}: found more than {} steps",
+                 line,
+                 kSteps);
+  }
+
+  void run(const Statement& statement) {
+    switch (statement.kind) {
+      case Statement::Kind::kData:
+        print(statement.text);
+        return;
+      case Statement::Kind::kOutput:
+        at_line(statement.line,
+                [&] { print(to_text(value_of(*statement.expression))); });
+        return;
+      case Statement::Kind::kSet:
+        at_line(statement.line, [&] {
+          assign(statement.targets, value_of(*statement.expression));
+        });
+        return;
+      case Statement::Kind::kIf:
+        for (const Statement::Branch& branch : statement.branches) {
+          if (at_line(branch.condition->line,
+                      [&] { return value_of(*branch.condition).truth(); })) {
+            run(branch.body);
+            return;
+          }
+        }
+        run(statement.otherwise);
+        return;
+      case Statement::Kind::kFor:
+        run_for(statement);
+        return;
+    }
+  }
+
+  void print(std::string_view text) {
+    out += text;
+    check_bytes(out.size());
+  }
+
+  void assign(const std::vector<std::string>& targets, const Value& value) {
+    if (targets.size() == 1) {
+      define(targets[0], value);
+      return;
+    }
+    const List items = items_of(value);
+    if (items.size() != targets.size()) {
+      raise(fmt::format(
+          "found {} values for {} names", items.size(), targets.size()));
+    }
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      define(targets[i], items[i]);
+    }
+  }
+
+  void define(const std::string& name, Value value) {
+    Dict& scope = scopes_.back();
+    const auto known =
+        std::find_if(scope.begin(), scope.end(), [&](const auto& m) {
+          return m.first == name;
+        });
+    if (known != scope.end()) {
+      known->second = std::move(value);
+    } else {
+      scope.emplace_back(name, std::move(value));
+    }
+  }
+
+  void run_for(const Statement& statement) {
+    const List items = at_line(statement.line, [&] {
+      return visited(statement, value_of(*statement.expression));
+    });
+    if (items.empty()) {
+      run(statement.otherwise);
+      return;
+    }
+    const auto count = static_cast<std::int64_t>(items.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      // What a round sets is gone after it.
+      scopes_.emplace_back();
+      const auto neighbour = [&](std::int64_t at, const char* name) {
+        return at < 0 || at >= count ? Value::undefined(name)
+                                     : items[static_cast<std::size_t>(at)];
+      };
+      define("loop",
+             Value::dict({{"index", Value::integer(i + 1)},
+                          {"index0", Value::integer(i)},
+                          {"revindex", Value::integer(count - i)},
+                          {"revindex0", Value::integer(count - i - 1)},
+                          {"first", Value::boolean(i == 0)},
+                          {"last", Value::boolean(i + 1 == count)},
+                          {"length", Value::integer(count)},
+                          {"previtem", neighbour(i - 1, "loop.previtem")},
+                          {"nextitem", neighbour(i + 1, "loop.nextitem")}},
+                         /*loop=*/true));
+      at_line(statement.line, [&] {
+        assign(statement.targets, items[static_cast<std::size_t>(i)]);
+      });
+      run(statement.body);
+      scopes_.pop_back();
+    }
+  }
+
+  // The items that pass the loop's condition.
+  List visited(const Statement& statement, const Value& value) {
+    List items = items_of(value);
+    if (statement.condition == nullptr) {
+      return items;
+    }
+    List kept;
+    for (Value& item : items) {
+      scopes_.emplace_back();
+      assign(statement.targets, item);
+      const bool passes = value_of(*statement.condition).truth();
+      scopes_.pop_back();
+      if (passes) {
+        kept.push_back(std::move(item));
+      }
+    }
+    return kept;
+  }
+
+  Value variable(const std::string& name) const {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+      if (const Value* value = find(*scope, name)) {
+        return *value;
+      }
+    }
+    NIBBLE_CHECK(
+        std::find(kForeignGlobals.begin(), kForeignGlobals.end(), name) ==
+            kForeignGlobals.end(),
+        kUnsupported,
+        "name '{}' is not known",
+        name);
+    return Value::undefined(name);
+  }
+
+  Arguments arguments(const Expression& node) {
+    Arguments arguments;
+    for (const ExpressionPtr& argument : node.arguments) {
+      arguments.positional.push_back(value_of(*argument));
+    }
+    for (const auto& [name, argument] : node.named_arguments) {
+      arguments.named.emplace_back(name, value_of(*argument));
+    }
+    return arguments;
+  }
+
+  Value method(const Expression& node, const Value& value) {
+    check_defined(value);
+    if (!has_method(value, node.text)) {
+      raise(fmt::format("'{}' is undefined", printable(node.text)));
+    }
+    return call_method(node.text, value, arguments(node));
+  }
+
+  Value call(const Expression& node) {
+    for (const Dict& scope : scopes_) {
+      if (find(scope, node.text) != nullptr) {
+        raise(fmt::format("'{}' is not callable", printable(node.text)));
+      }
+    }
+    return call_function(node.text, arguments(node));
+  }
+
+  bool comparison(const Expression& node) {
+    Value left = value_of(*node.children[0]);
+    for (std::size_t i = 0; i < node.texts.size(); ++i) {
+      Value right = value_of(*node.children[i + 1]);
+      if (!compare(node.texts[i], left, right)) {
+        return false;
+      }
+      left = std::move(right);
+    }
+    return true;
+  }
+
+  List values(const std::vector<ExpressionPtr>& nodes) {
+    List items;
+    for (const ExpressionPtr& node : nodes) {
+      items.push_back(value_of(*node));
+    }
+    return items;
+  }
+
+  Value dict(const Expression& node) {
+    Dict items;
+    for (std::size_t i = 0; i < node.children.size(); i += 2) {
+      const Value key = value_of(*node.children[i]);
+      const auto* name = key.get<std::string>();
+      NIBBLE_CHECK(name != nullptr && find(items, *name) == nullptr,
+                   kUnsupported,
+                   "mapping: found a key that is no text or stands twice");
+      items.emplace_back(*name, value_of(*node.children[i + 1]));
+    }
+    return Value::dict(std::move(items));
+  }
+
+  Value negate(const Value& value) {
+    check_defined(value);
+    if (!value.is_number()) {
+      raise(fmt::format("-: found {}, expected a number", value.type_name()));
+    }
+    return value.get<double>() ? Value(Value::Data(-*value.get<double>()))
+                               : integer_arithmetic('-', 0, as_integer(value));
+  }
+
+  Value optional_value(const ExpressionPtr& node) {
+    return node == nullptr ? Value::none() : value_of(*node);
+  }
+
+  Value value_of(const Expression& node) {
+    step(node.line);
+    const auto child = [&](std::size_t i) {
+      return value_of(*node.children[i]);
+    };
+    switch (node.kind) {
+      case Node::kConstant:
+        return node.value;
+      case Node::kName:
+        return variable(node.text);
+      case Node::kList:
+      case Node::kTuple:
+        return Value::list(values(node.children), node.kind == Node::kTuple);
+      case Node::kDict:
+        return dict(node);
+      case Node::kNot:
+        return Value::boolean(!child(0).truth());
+      case Node::kNegate:
+        return negate(child(0));
+      case Node::kAnd: {
+        Value left = child(0);
+        return left.truth() ? child(1) : left;
+      }
+      case Node::kOr: {
+        Value left = child(0);
+        return left.truth() ? left : child(1);
+      }
+      case Node::kBinary: {
+        const Value left = child(0);
+        return arithmetic(node.text, left, child(1));
+      }
+      case Node::kCompare:
+        return Value::boolean(comparison(node));
+      case Node::kTernary:
+        if (child(0).truth()) {
+          return child(1);
+        }
+        return node.children[2] == nullptr ? Value::undefined("else")
+                                           : child(2);
+      case Node::kAttribute:
+        return attribute(child(0), node.text);
+      case Node::kIndex: {
+        const Value value = child(0);
+        return index(value, child(1));
+      }
+      case Node::kSlice: {
+        const Value value = child(0);
+        const Value begin = optional_value(node.children[1]);
+        const Value end = optional_value(node.children[2]);
+        return slice(value, {begin, end, optional_value(node.children[3])});
+      }
+      case Node::kCall:
+        return call(node);
+      case Node::kMethod:
+        return method(node, child(0));
+      case Node::kFilter: {
+        const Value value = child(0);
+        return apply_filter(node.text, value, arguments(node));
+      }
+      case Node::kTest:
+        return Value::boolean(apply_test(node.text, child(0)));
+    }
+    fail(ErrorCode::kInternal, "expression {}", static_cast<int>(node.kind));
+  }
+
+  std::vector<Dict> scopes_;
+  long steps_ = 0;
+};
+
+}  // namespace
+
+std::string evaluate(const Program& program, const Dict& variables) {
+  Evaluator evaluator(variables);
+  evaluator.run(program.body);
+  return std::move(evaluator.out);
+}
+
+}  // namespace nibble::text::jinja
