@@ -17,11 +17,22 @@ struct CodeRuns {
   int low = 0;                         // limits of the codes
   int high = 0;
   std::uint8_t* codes = nullptr;  // (runs * length) one byte a code
+  // Bytes ahead of the weight being coded that kernels ask the cache for: the
+  // strip that comes next, so that memory works while codes are computed.
+  std::size_t fetch_ahead = 0;
 };
 
 // Fills codes. One function for each type of weight, arithmetic and
 // instruction set; all give the same bytes.
 using CodeFn = void (*)(const CodeRuns&);
+
+// Kernels of a scheme for one instruction set; [0] exact, [1] reference.
+struct CodeKernels {
+  CodeFn f32[2];
+  CodeFn f16[2];
+  CodeFn bf16[2];        // any scales
+  CodeFn bf16_short[2];  // scales that are BF16 values
+};
 
 // Vectorized kernels replace w / scale by a product with the reciprocal and
 // one correction step, which gives the correctly rounded quotient while

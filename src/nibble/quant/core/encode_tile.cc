@@ -97,7 +97,8 @@ void encode_runs(Tile& tile, std::int64_t runs, std::int64_t length) {
                  .length = static_cast<std::size_t>(length),
                  .scales = scales.data(),
                  .zeros = zeros_or_null,
-                 .codes = tile.codes_at(first * length)});
+                 .codes = tile.codes_at(first * length),
+                 .fetch_ahead = count * run_bytes});
   }
 }
 

@@ -111,6 +111,31 @@ struct Avx2 {
              floats(_mm256_and_si256(b, high))}};
   }
 
+  // Partly filled blocks go through a copy.
+  static Block load_bf16_part(const std::uint16_t* from, std::size_t count) {
+    std::uint16_t copy[kBlock] = {};
+    __builtin_memcpy(copy, from, count * sizeof(std::uint16_t));
+    return load_bf16(copy);
+  }
+
+  static Block load_f16_part(const std::uint16_t* from, std::size_t count) {
+    std::uint16_t copy[kBlock] = {};
+    __builtin_memcpy(copy, from, count * sizeof(std::uint16_t));
+    return load_f16(copy);
+  }
+
+  static Block load_f32_part(const float* from, std::size_t count) {
+    float copy[kBlock] = {};
+    __builtin_memcpy(copy, from, count * sizeof(float));
+    return load_f32(copy);
+  }
+
+  static void store_part(std::uint8_t* to, Int bytes, std::size_t count) {
+    std::uint8_t copy[kBlock];
+    store(copy, bytes);
+    __builtin_memcpy(to, copy, count);
+  }
+
   static Float load_f16_lanes(const std::uint16_t* from) {
     return _mm256_cvtph_ps(
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));

@@ -119,6 +119,45 @@ struct Avx512 {
              floats(_mm512_and_si512(b, high))}};
   }
 
+  // The first count elements; the rest of the block is zero.
+  static Block load_bf16_part(const std::uint16_t* from, std::size_t count) {
+    const Int high = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
+    const std::uint64_t mask = part_mask(count);
+    const Int a = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(mask), from);
+    const Int b =
+        _mm512_maskz_loadu_epi16(static_cast<__mmask32>(mask >> 32), from + 32);
+    return {{floats(_mm512_slli_epi32(a, 16)),
+             floats(_mm512_and_si512(a, high)),
+             floats(_mm512_slli_epi32(b, 16)),
+             floats(_mm512_and_si512(b, high))}};
+  }
+
+  static void store_part(std::uint8_t* to, Int bytes, std::size_t count) {
+    _mm512_mask_storeu_epi8(to, part_mask(count), bytes);
+  }
+
+  static std::uint64_t part_mask(std::size_t count) {
+    return ~std::uint64_t{0} >> (64 - count);
+  }
+
+  static Block load_f16_part(const std::uint16_t* from, std::size_t count) {
+    const std::uint64_t mask = part_mask(count);
+    const auto lanes = [&](int first) {
+      return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(
+          static_cast<__mmask16>(mask >> first), from + first));
+    };
+    return {{lanes(0), lanes(16), lanes(32), lanes(48)}};
+  }
+
+  static Block load_f32_part(const float* from, std::size_t count) {
+    const std::uint64_t mask = part_mask(count);
+    const auto lanes = [&](int first) {
+      return _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> first),
+                                   from + first);
+    };
+    return {{lanes(0), lanes(16), lanes(32), lanes(48)}};
+  }
+
   static Float load_f16_lanes(const std::uint16_t* from) {
     return _mm512_cvtph_ps(
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));

@@ -41,7 +41,10 @@ CodeFn portable(Numerics numerics) {
 
 }  // namespace
 
-CodeFunctions code_functions(DType dtype, Numerics numerics, Isa isa) {
+CodeFunctions code_functions(DType dtype,
+                             DType scale_dtype,
+                             Numerics numerics,
+                             Isa isa) {
   CodeKernels fast{};
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) {
@@ -57,7 +60,9 @@ CodeFunctions code_functions(DType dtype, Numerics numerics, Isa isa) {
     case DType::kF32:
       return {portable<DType::kF32>(numerics), fast.f32[mode]};
     case DType::kBF16:
-      return {portable<DType::kBF16>(numerics), fast.bf16[mode]};
+      return {
+          portable<DType::kBF16>(numerics),
+          (scale_dtype == DType::kBF16 ? fast.bf16_short : fast.bf16)[mode]};
     case DType::kF16:
       return {portable<DType::kF16>(numerics), fast.f16[mode]};
     default:

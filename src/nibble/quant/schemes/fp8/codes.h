@@ -5,11 +5,13 @@
 
 namespace nibble::quant::fp8 {
 
-// Functions that choose FP8 E4M3 codes for weights of a dtype: w / scale
-// rounded to the nearest code, ties to even, saturating at +-448.
+// Functions that choose FP8 E4M3 codes for weights of a dtype and
+// scales of a dtype: w / scale rounded to the nearest code, ties to even,
+// saturating at +-448.
 //   exact:     the quotient is float32
 //   reference: the quotient is rounded to the weight's type first
 [[nodiscard]] CodeFunctions code_functions(DType dtype,
+                                           DType scale_dtype,
                                            Numerics numerics,
                                            Isa isa);
 

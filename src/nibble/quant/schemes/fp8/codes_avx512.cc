@@ -5,7 +5,8 @@
 namespace nibble::quant::fp8 {
 
 const CodeKernels& code_kernels_avx512() {
-  return kernels<Avx512>;
+  static constexpr CodeKernels kernels = make_kernels<Avx512, Fill>();
+  return kernels;
 }
 
 }  // namespace nibble::quant::fp8

@@ -11,12 +11,9 @@ namespace {
 template <typename V, typename Type, bool kReference>
 class Coder {
  public:
-  Coder(const CodeRuns& job, std::size_t run)
-      : scale_(V::set(job.scales[run])),
-        reciprocal_(V::set(1.0F / job.scales[run])) {}
+  Coder(const CodeRuns& job, std::size_t run) : divide_(job.scales[run]) {}
 
-  __attribute__((always_inline)) typename V::Int block(
-      const typename V::Block& weights) const {
+  NIBBLE_INLINE typename V::Int block(const typename V::Block& weights) const {
     return V::pack16_unsigned(
         V::pack32(code(weights.part[0]), code(weights.part[1])),
         V::pack32(code(weights.part[2]), code(weights.part[3])));
@@ -25,9 +22,8 @@ class Coder {
  private:
   // E4M3 bits: sign 7, exponent 6..3 (bias 7), mantissa 2..0. A float32 has
   // exponent bias 127 and 20 more bits of mantissa.
-  __attribute__((always_inline)) typename V::Int code(
-      typename V::Float weight) const {
-    auto x = quotient<V>(weight, scale_, reciprocal_);
+  NIBBLE_INLINE typename V::Int code(typename V::Float weight) const {
+    auto x = divide_(weight);
     if constexpr (kReference) {
       x = Type::round(x);
     }
@@ -49,20 +45,15 @@ class Coder {
         V::bit_and(V::template shift_right<24>(V::bits(weight)), V::set(0x80)));
   }
 
-  typename V::Float scale_;
-  typename V::Float reciprocal_;
+  typename Type::Divide divide_;
 };
 
 template <typename V, typename Type, bool kReference>
-void fill(const CodeRuns& job) {
-  fill_runs<V, Type, Coder<V, Type, kReference>>(job);
-}
-
-template <typename V>
-constexpr CodeKernels kernels{
-    {fill<V, TypeF32<V>, false>, fill<V, TypeF32<V>, true>},
-    {fill<V, TypeBF16<V>, false>, fill<V, TypeBF16<V>, true>},
-    {fill<V, TypeF16<V>, false>, fill<V, TypeF16<V>, true>}};
+struct Fill {
+  static void run(const CodeRuns& job) {
+    fill_runs<V, Type, Coder<V, Type, kReference>>(job);
+  }
+};
 
 }  // namespace
 }  // namespace nibble::quant::fp8

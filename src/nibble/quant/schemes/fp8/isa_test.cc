@@ -96,14 +96,16 @@ TEST_P(Fp8Isa, DividesEveryPairOfBF16Significands) {
     weights.push_back(static_cast<std::uint16_t>(bits | 0x8000));
   }
   for (const Numerics numerics : {Numerics::kExact, Numerics::kReference}) {
-    const CodeFunctions functions =
-        fp8::code_functions(DType::kBF16, numerics, GetParam());
-    for (int mantissa = 0; mantissa < 128; ++mantissa) {
-      const float scale =
-          bf16_to_float(static_cast<std::uint16_t>(0x3F80 + mantissa));
-      expect_same_codes(functions,
-                        {.weight = weights.data(), .scales = &scale},
-                        weights.size());
+    for (const DType scales : {DType::kBF16, DType::kF32}) {
+      const CodeFunctions functions =
+          fp8::code_functions(DType::kBF16, scales, numerics, GetParam());
+      for (int mantissa = 0; mantissa < 128; ++mantissa) {
+        const float scale =
+            bf16_to_float(static_cast<std::uint16_t>(0x3F80 + mantissa));
+        expect_same_codes(functions,
+                          {.weight = weights.data(), .scales = &scale},
+                          weights.size());
+      }
     }
   }
 }
@@ -112,8 +114,8 @@ TEST_P(Fp8Isa, DividesFloatsNextToATieLikeADivision) {
   if (!cpu_has(GetParam())) {
     GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
   }
-  const CodeFunctions functions =
-      fp8::code_functions(DType::kF32, Numerics::kExact, GetParam());
+  const CodeFunctions functions = fp8::code_functions(
+      DType::kF32, DType::kF32, Numerics::kExact, GetParam());
   std::mt19937 random(7);
   std::uniform_real_distribution<float> scales(0x1p-59F, 0x1p-57F);
   for (int round = 0; round < 500; ++round) {

@@ -5,7 +5,8 @@
 namespace nibble::quant::integer {
 
 const CodeKernels& code_kernels_avx2() {
-  return kernels<Avx2>;
+  static constexpr CodeKernels kernels = make_kernels<Avx2, Fill>();
+  return kernels;
 }
 
 }  // namespace nibble::quant::integer

@@ -12,14 +12,12 @@ template <typename V, typename Type, bool kReference, bool kSymmetric>
 class Coder {
  public:
   Coder(const CodeRuns& job, std::size_t run)
-      : scale_(V::set(job.scales[run])),
-        reciprocal_(V::set(1.0F / job.scales[run])),
+      : divide_(job.scales[run]),
         zero_(kSymmetric ? 0 : job.zeros[run]),
         low_(job.low),
         high_(job.high) {}
 
-  __attribute__((always_inline)) typename V::Int block(
-      const typename V::Block& weights) const {
+  NIBBLE_INLINE typename V::Int block(const typename V::Block& weights) const {
     auto a = V::pack32(code(weights.part[0]), code(weights.part[1]));
     auto b = V::pack32(code(weights.part[2]), code(weights.part[3]));
     if constexpr (!kSymmetric && !kReference) {
@@ -30,9 +28,8 @@ class Coder {
   }
 
  private:
-  __attribute__((always_inline)) typename V::Int code(
-      typename V::Float weight) const {
-    auto x = quotient<V>(weight, scale_, reciprocal_);
+  NIBBLE_INLINE typename V::Int code(typename V::Float weight) const {
+    auto x = divide_(weight);
     if constexpr (kReference) {
       x = Type::round(x);
       if constexpr (!kSymmetric) {
@@ -42,27 +39,22 @@ class Coder {
     return V::nearest(x);
   }
 
-  typename V::Float scale_;
-  typename V::Float reciprocal_;
+  typename Type::Divide divide_;
   int zero_;
   int low_;
   int high_;
 };
 
 template <typename V, typename Type, bool kReference>
-void fill(const CodeRuns& job) {
-  if (job.zeros == nullptr) {
-    fill_runs<V, Type, Coder<V, Type, kReference, true>>(job);
-  } else {
-    fill_runs<V, Type, Coder<V, Type, kReference, false>>(job);
+struct Fill {
+  static void run(const CodeRuns& job) {
+    if (job.zeros == nullptr) {
+      fill_runs<V, Type, Coder<V, Type, kReference, true>>(job);
+    } else {
+      fill_runs<V, Type, Coder<V, Type, kReference, false>>(job);
+    }
   }
-}
-
-template <typename V>
-constexpr CodeKernels kernels{
-    {fill<V, TypeF32<V>, false>, fill<V, TypeF32<V>, true>},
-    {fill<V, TypeBF16<V>, false>, fill<V, TypeBF16<V>, true>},
-    {fill<V, TypeF16<V>, false>, fill<V, TypeF16<V>, true>}};
+};
 
 }  // namespace
 }  // namespace nibble::quant::integer

@@ -14,11 +14,12 @@ Quantized encode(const NumberSpec& spec,
                  ConstTensorView weight,
                  const EncodeOptions& options,
                  Isa isa) {
-  return encode_tile(spec,
-                     weight,
-                     options,
-                     code_functions(weight.dtype(), options.numerics, isa),
-                     isa);
+  return encode_tile(
+      spec,
+      weight,
+      options,
+      code_functions(weight.dtype(), spec.scale_dtype, options.numerics, isa),
+      isa);
 }
 
 }  // namespace integer
