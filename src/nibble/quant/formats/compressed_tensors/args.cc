@@ -32,8 +32,8 @@ void read_block(const nlohmann::json& value,
                 const std::string& where,
                 Args& args) {
   bool read = false;
-  if (value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
-      value[1].is_number_unsigned()) {
+  if (value.is_array() && value.size() == 2 && value[0].is_number_integer() &&
+      value[1].is_number_integer()) {
     args.block_rows = value[0].get<std::int64_t>();
     args.block_columns = value[1].get<std::int64_t>();
     read = true;
