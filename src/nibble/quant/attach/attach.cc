@@ -1,6 +1,7 @@
 #include "nibble/quant/attach/attach.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "nibble/base/error.h"
@@ -11,10 +12,15 @@ namespace {
 
 std::optional<Tensor> load_bias(const container::CheckpointReader& reader,
                                 const model::LinearSlot& slot) {
+  const std::string name = slot.path + ".bias";
   if (!slot.has_bias) {
+    NIBBLE_CHECK(reader.find(name) == nullptr,
+                 kCorruptData,
+                 "tensor {}: found a bias, expected none by the config",
+                 printable(name));
     return std::nullopt;
   }
-  const container::TensorInfo& bias = reader.get(slot.path + ".bias");
+  const container::TensorInfo& bias = reader.get(name);
   NIBBLE_CHECK(bias.shape == Shape{slot.out} && is_weight_dtype(bias.dtype),
                kCorruptData,
                "tensor {}: found {} {}, expected ({}) of BF16, F16 or F32",
