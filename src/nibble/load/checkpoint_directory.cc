@@ -9,8 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
+#include "nibble/base/file.h"
 #include "nibble/base/json.h"
 #include "nibble/container/safetensors/reader.h"
+#include "nibble/load/meta_config.h"
+#include "nibble/load/meta_shards.h"
+#include "nibble/load/meta_view.h"
 
 namespace nibble::load {
 namespace {
@@ -81,6 +85,30 @@ std::vector<fs::path> find_side_files(const fs::path& directory) {
   return files;
 }
 
+CheckpointDirectory open_meta_directory(const fs::path& path) {
+  const fs::path params = path / "params.json";
+  if (!fs::exists(params)) {
+    fail_with_hint(ErrorCode::kNotFound,
+                   "copy params.json from the checkpoint that the shards were "
+                   "made from",
+                   "{}: found no params.json beside the shards",
+                   path.string());
+  }
+  CheckpointDirectory checkpoint;
+  checkpoint.path = path;
+  const MetaShards shards = open_meta_shards(path);
+  checkpoint.config = std::make_unique<nlohmann::json>(
+      with_context(path.string(), [&] {
+        return config_from_params(read_json_object(params), shards);
+      }));
+  checkpoint.config_text = checkpoint.config->dump(2) + "\n";
+  checkpoint.reader = with_context(path.string(), [&] {
+    return view_as_hugging_face(shards, *checkpoint.config);
+  });
+  checkpoint.side_files = find_side_files(path);
+  return checkpoint;
+}
+
 }  // namespace
 
 CheckpointDirectory open_checkpoint(const fs::path& path) {
@@ -93,6 +121,9 @@ CheckpointDirectory open_checkpoint(const fs::path& path) {
                    "give the directory that holds config.json",
                    "{}: found a file, expected the directory of a checkpoint",
                    path.string());
+  }
+  if (is_meta_directory(path) && !fs::exists(path / "config.json")) {
+    return open_meta_directory(path);
   }
   CheckpointDirectory checkpoint;
   checkpoint.path = path;
@@ -107,6 +138,7 @@ CheckpointDirectory open_checkpoint(const fs::path& path) {
   }
   checkpoint.config =
       std::make_unique<nlohmann::json>(read_json_object(config));
+  checkpoint.config_text = read_text_file(config);
   checkpoint.side_files = find_side_files(path);
   return checkpoint;
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,12 +11,15 @@
 
 namespace nibble::load {
 
-// A model directory: its config, its tensors, and the files beside them.
-// Today Hugging Face directories; Meta's and gpt-fast's join behind the same
-// struct.
+// A model directory: its config, its tensors, and the files beside them. A
+// directory in Meta's layout is seen as the Hugging Face form of the same
+// model (meta_view.h).
 struct CheckpointDirectory {
   std::filesystem::path path;
   std::unique_ptr<nlohmann::json> config;  // config.json
+  // Text of config.json as it stands in the file, or as derived from
+  // params.json.
+  std::string config_text;
   std::unique_ptr<container::CheckpointReader> reader;
   // Every other regular file (tokenizer, templates, licence ...), names
   // relative to path, sorted: they are copied byte for byte.

@@ -68,7 +68,12 @@ class Loader {
         check_dense(slot);
         builder = &dense_;
       }
-      use(builder->tensors_of(reader_, slot.path));
+      std::vector<std::string> names = builder->tensors_of(reader_, slot.path);
+      if (!slot.has_bias) {
+        // A bias that config.json does not announce would be lost silently.
+        std::erase(names, slot.path + ".bias");
+      }
+      use(std::move(names));
     });
     model_->visit_norms([&](NormSlot& slot) {
       dense_.check(reader_, slot, config.hidden);

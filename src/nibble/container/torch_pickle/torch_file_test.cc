@@ -95,7 +95,7 @@ std::string unicode(const std::string& text) {
 
 // A float32 tensor of storage "0" with 4 elements, as a dictionary entry.
 std::string tensor_entry(const std::string& offset_size_stride) {
-  return "}" + unicode("w") + "ctorch._utils\n_rebuild_tensor_v2\n((" +
+  return std::string("}") + unicode("w") + "ctorch._utils\n_rebuild_tensor_v2\n((" +
          unicode("storage") + "ctorch\nFloatStorage\n" + unicode("0") +
          unicode("cpu") + "K\x04tQ" + offset_size_stride +
          "\x89"
@@ -233,7 +233,7 @@ TEST(PickleTest, RefusesDamage) {
 TEST(PickleTest, RefusesANameThatOccursTwice) {
   const std::string entry =
       tensor_entry(std::string("K\0K\x04\x85K\x01\x85", 8)).substr(1);
-  const auto [code, text] = pickle_refusal(pickled("}" + entry + entry));
+  const auto [code, text] = pickle_refusal(pickled(std::string("}") + entry + entry));
   EXPECT_EQ(code, ErrorCode::kCorruptData);
   EXPECT_THAT(text, HasSubstr("twice"));
 }
