@@ -104,6 +104,24 @@ void encode_runs(Tile& tile, std::int64_t runs, std::int64_t length) {
 
 // One scale for all, with a range that the caller knows.
 void encode_with_range(Tile& tile, float low, float high) {
+  float least = 0;
+  float greatest = 0;
+  tile.ranges(tile.weight.data(),
+              1,
+              static_cast<std::size_t>(tile.weight.elements()),
+              &least,
+              &greatest);
+  // With `magnitude` functions, least is -greatest.
+  const bool covered = tile.rule.symmetric ? greatest <= std::max(-low, high)
+                                           : low <= least && greatest <= high;
+  NIBBLE_CHECK(covered,
+               kInternal,
+               "encode: found weights from {} to {}, expected them within the "
+               "tensor's {} to {}",
+               least,
+               greatest,
+               low,
+               high);
   const ScaleAndZero chosen = choose_scale(tile.rule, low, high);
   tile.store(0, {&chosen.scale, 1}, &chosen.zero);
   tile.encode({.weight = tile.weight.data(),

@@ -16,7 +16,8 @@ struct CodeFunctions {
 // Scheme::encode of every scheme whose scale follows from a range alone: walks
 // the scale grid in strips that stay in the first-level cache, takes ranges,
 // chooses scales (scale_rule.h) and has the codes filled. One thread.
-// kInternal when the weight is not (rows, columns) of F32, F16 or BF16.
+// kInternal unless the weight is (rows, columns) and finite; kUnsupported unless
+// it is F32, F16 or BF16.
 // For Grain::kTensor the range in options must cover the weight; without one
 // the weight is taken to be the whole tensor.
 [[nodiscard]] Quantized encode_tile(const NumberSpec& spec,

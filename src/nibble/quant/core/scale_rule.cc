@@ -120,13 +120,16 @@ ScaleAndZero exact_asymmetric(const ScaleRule& rule, float low, float high) {
 
 // Every operation rounded to the weight's type, and the zero point taken
 // before an exact zero scale is replaced: what the reference tool does. Its
-// 0/0 of an all-zero group becomes zero point 0.
+// 0/0 of an all-zero group becomes zero point 0; where its range overflows and
+// nothing of use would come out, the exact rule stands in.
 ScaleAndZero reference_asymmetric(const ScaleRule& rule,
                                   float low,
                                   float high) {
   const auto rounded = [&](float x) { return round_to(rule.weight_dtype, x); };
-  const float difference =
-      std::min(rounded(high - low), float_type(rule.weight_dtype).greatest);
+  const float difference = rounded(high - low);
+  if (!std::isfinite(difference)) {
+    return exact_asymmetric(rule, low, high);
+  }
   float scale = rounded(difference / (rule.high - rule.low));
   const float offset = rounded(rule.low - rounded(low / scale));
   const std::int8_t zero = std::isnan(offset) ? 0 : rounded_zero(rule, offset);
@@ -230,6 +233,11 @@ ScaleRule scale_rule(const NumberSpec& spec,
 }
 
 ScaleAndZero choose_scale(const ScaleRule& rule, float low, float high) {
+  NIBBLE_CHECK(std::isfinite(low) && std::isfinite(high),
+               kInternal,
+               "scale: found weights from {} to {}, expected finite ones",
+               low,
+               high);
   low = std::min(low, 0.0F);
   high = std::max(high, 0.0F);
   if (rule.symmetric) {

@@ -29,7 +29,8 @@ struct ScaleAndZero {
   std::int8_t zero = 0;
 };
 
-// low <= high: least and greatest of the weights.
+// low <= high: least and greatest of the weights. kInternal unless both are
+// finite.
 [[nodiscard]] ScaleAndZero choose_scale(const ScaleRule& rule,
                                         float low,
                                         float high);
