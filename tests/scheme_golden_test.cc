@@ -232,9 +232,14 @@ TEST_P(SchemeGolden, ReferenceIsEqualAndExactIsNoWorse) {
     }
   }
   EXPECT_GT(modules, 20);
-  std::cout << GetParam().name << ": " << modules
-            << " layers, squared error exact / reference = "
-            << exact_total_ / reference_total_ << "\n";
+  std::cout << fmt::format(
+      "{}: {} layers, squared error exact {:.6f}, reference {:.6f}, ratio "
+      "{:.4f}\n",
+      GetParam().name,
+      modules,
+      exact_total_,
+      reference_total_,
+      exact_total_ / reference_total_);
 }
 
 INSTANTIATE_TEST_SUITE_P(All,

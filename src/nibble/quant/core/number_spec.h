@@ -21,8 +21,7 @@ enum class Grain {
 
 // Arithmetic where our best and the field's reference tool differ: kExact
 // divides in float32 and chooses codes against the rounded scale; kReference
-// writes bit for bit what llm-compressor writes (docs/formats/
-// compressed-tensors.md, "Numerics").
+// writes bit for bit what llm-compressor writes (docs/numerics.md).
 enum class Numerics { kExact, kReference };
 
 // How real numbers become codes. A value, compared by content.
