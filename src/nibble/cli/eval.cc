@@ -14,6 +14,7 @@
 #include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/progress.h"
+#include "nibble/cli/prompt.h"
 #include "nibble/cli/session.h"
 #include "nibble/text/evaluate.h"
 #include "nibble/text/tokenizer.h"
@@ -77,8 +78,10 @@ int eval(const Options& options, const Session& session) {
   const LoadedModel loaded = load_for_running(options.model);
   const std::vector<std::int32_t> ids =
       options.ids.empty()
-          ? text::load_tokenizer(options.model)
-                .encode(read_text_file(options.text))
+          ? encode_beginning(text::load_tokenizer(options.model),
+                             options.model,
+                             loaded.model->config(),
+                             read_text_file(options.text))
           : read_ids(options.ids, loaded.model->config().vocabulary);
   std::optional<LoadedModel> reference;
   if (!options.reference.empty()) {

@@ -11,6 +11,7 @@
 #include "nibble/cli/ids_file.h"
 #include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
+#include "nibble/cli/prompt.h"
 #include "nibble/cli/sampling.h"
 #include "nibble/cli/session.h"
 #include "nibble/text/tokenizer.h"
@@ -29,12 +30,15 @@ struct Options {
 
 std::vector<std::int32_t> prompt_ids(const Options& options,
                                      const text::Tokenizer& tokenizer,
-                                     std::int64_t vocabulary) {
+                                     const model::ModelConfig& config) {
   if (!options.ids.empty()) {
-    return read_ids(options.ids, vocabulary);
+    return read_ids(options.ids, config.vocabulary);
   }
-  return tokenizer.encode(options.prompt ? *options.prompt
-                                         : read_text_file(options.prompt_file));
+  return encode_beginning(
+      tokenizer,
+      options.model,
+      config,
+      options.prompt ? *options.prompt : read_text_file(options.prompt_file));
 }
 
 int generate(const Options& options, const Session& session) {

@@ -11,7 +11,7 @@ namespace nibble::cli {
 namespace {
 
 std::atomic<bool> scope_open{false};
-std::atomic<bool> flag{false};
+std::atomic<bool> interrupt_flag{false};
 std::atomic<const char*> hint_text{
     "nothing was changed; run the same command "
     "again"};
@@ -26,7 +26,7 @@ void put(const char* text) {
 }
 
 void on_signal(int /*signal*/) {
-  if (scope_open.load() && !flag.exchange(true)) {
+  if (scope_open.load() && !interrupt_flag.exchange(true)) {
     return;
   }
   put("\nnibble: interrupted\nhint: ");
@@ -50,7 +50,7 @@ void install_signal_handlers() {
 }
 
 InterruptScope::InterruptScope() {
-  flag.store(false);
+  interrupt_flag.store(false);
   scope_open.store(true);
 }
 
@@ -59,11 +59,11 @@ InterruptScope::~InterruptScope() {
 }
 
 bool InterruptScope::interrupted() const {
-  return flag.load();
+  return interrupt_flag.load();
 }
 
-void InterruptScope::clear() {
-  flag.store(false);
+const std::atomic<bool>& InterruptScope::flag() const {
+  return interrupt_flag;
 }
 
 void set_interrupt_hint(const char* hint) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 namespace nibble::cli {
 
 // Makes Ctrl-C (SIGINT, SIGTERM) end the program at once with status 1 and a
@@ -15,9 +17,10 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
   ~InterruptScope();
 
-  // Whether Ctrl-C came since the scope began (or since clear).
+  // Whether Ctrl-C came since the scope began.
   [[nodiscard]] bool interrupted() const;
-  void clear();
+  // The same as a flag that long work can watch.
+  [[nodiscard]] const std::atomic<bool>& flag() const;
 };
 
 // What the program says when it ends at once. Must be a string literal.

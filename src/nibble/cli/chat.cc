@@ -1,0 +1,139 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/error.h"
+#include "nibble/cli/exit_code.h"
+#include "nibble/cli/model_loader.h"
+#include "nibble/cli/output.h"
+#include "nibble/cli/sampling.h"
+#include "nibble/cli/session.h"
+#include "nibble/text/chat_template.h"
+#include "nibble/text/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::optional<std::string> system;
+  std::optional<std::string> message;
+  text::GenerateOptions generate;
+  bool json = false;
+};
+
+// A model, and what was said so far.
+class Conversation {
+ public:
+  explicit Conversation(const Options& options)
+      : options_(options),
+        template_(text::ChatTemplate::load(options.model)),
+        tokenizer_(text::load_tokenizer(options.model)),
+        loaded_(load_for_running(options.model)) {
+    if (options.system) {
+      messages_.push_back({"system", *options.system});
+    }
+  }
+
+  // Answers message; shows the answer as it comes unless JSON was asked for.
+  Continuation answer(const std::string& message) {
+    messages_.push_back({"user", message});
+    // The template writes the special tokens itself.
+    const std::vector<std::int32_t> prompt = tokenizer_.encode(
+        template_.render(messages_, /*add_generation_prompt=*/true),
+        /*add_special=*/false);
+    Continuation continuation = continue_text(
+        *loaded_.model, tokenizer_, prompt, options_.generate, !options_.json);
+    messages_.push_back({"assistant", continuation.result.text});
+    return continuation;
+  }
+
+ private:
+  const Options& options_;
+  text::ChatTemplate template_;
+  text::Tokenizer tokenizer_;
+  LoadedModel loaded_;
+  std::vector<text::Message> messages_;
+};
+
+int answer_once(Conversation& conversation,
+                const Options& options,
+                const Session& session) {
+  const Continuation continuation = conversation.answer(*options.message);
+  if (continuation.interrupted) {
+    fail(ErrorCode::kInterrupted, "interrupted");
+  }
+  if (options.json) {
+    print_json(to_json(continuation.result));
+  }
+  print_figures(session, continuation.result);
+  return kDone;
+}
+
+// A message a line until the input ends. Ctrl-C ends an answer; at the prompt
+// it ends the program.
+int converse(Conversation& conversation, const Session& session) {
+  const bool terminal = input_is_terminal() && output_is_terminal();
+  if (terminal && !session.quiet) {
+    print_error("One message a line; Ctrl-C stops an answer, Ctrl-D ends.");
+  }
+  std::string line;
+  for (;;) {
+    if (terminal) {
+      print("> ");
+      flush_output();
+    }
+    if (!read_line(line)) {
+      break;
+    }
+    if (line.find_first_not_of(" \t\r") != std::string::npos) {
+      print_figures(session, conversation.answer(line).result);
+    }
+  }
+  if (terminal) {
+    print("\n");
+  }
+  return kDone;
+}
+
+int chat(const Options& options, const Session& session) {
+  if (options.json && !options.message) {
+    fail_with_hint(ErrorCode::kInvalidArgument,
+                   "one JSON document is one answer: give --message TEXT",
+                   "nibble chat: found --json without --message");
+  }
+  Conversation conversation(options);
+  return options.message ? answer_once(conversation, options, session)
+                         : converse(conversation, session);
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command = add_command(
+      app,
+      session,
+      "chat",
+      "Answers messages from the terminal or standard input, or one message",
+      "nibble chat models/fable-moe --message 'Continue the story: The fox"
+      " sat down by the river.'",
+      [options](Session& now) { return chat(*options, now); });
+  command.add_option("model", options->model, "Model directory")
+      ->required()
+      ->type_name("DIR");
+  command.add_option("--system", options->system, "System message")
+      ->type_name("TEXT");
+  command
+      .add_option(
+          "--message", options->message, "Answer this message alone and end")
+      ->type_name("TEXT");
+  add_sampling_options(command, options->generate);
+  command.add_flag("--json", options->json, "One JSON document");
+}
+
+}  // namespace nibble::cli

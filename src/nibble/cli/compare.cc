@@ -1,0 +1,314 @@
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/error.h"
+#include "nibble/base/file.h"
+#include "nibble/base/memory_budget.h"
+#include "nibble/base/units.h"
+#include "nibble/cli/child.h"
+#include "nibble/cli/exit_code.h"
+#include "nibble/cli/interrupt.h"
+#include "nibble/cli/model_loader.h"
+#include "nibble/cli/output.h"
+#include "nibble/cli/prompt.h"
+#include "nibble/cli/session.h"
+#include "nibble/cli/table.h"
+#include "nibble/quant/pipeline/inspect.h"
+#include "nibble/quant/pipeline/quantize.h"
+#include "nibble/text/evaluate.h"
+#include "nibble/text/generate.h"
+#include "nibble/text/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Options {
+  std::string model;
+  std::vector<std::string> recipes;
+  std::string text;
+  std::string keep;
+  text::EvaluateOptions evaluate;
+  std::optional<double> most_kl;
+  bool json = false;
+};
+
+// Where versions are made: the user's directory, or one that goes away.
+class Workplace {
+ public:
+  explicit Workplace(const std::string& keep) : temporary_(keep.empty()) {
+    if (!temporary_) {
+      path_ = keep;
+      return;
+    }
+    std::string name = (fs::temp_directory_path() / "nibble-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      fail_errno("cannot make a directory", name);
+    }
+    path_ = name;
+  }
+
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+
+  ~Workplace() {
+    if (temporary_) {
+      std::error_code ignored;
+      fs::remove_all(path_, ignored);
+    }
+  }
+
+  // DIR/fable-moe-int4
+  [[nodiscard]] fs::path version(const std::string& model,
+                                 const std::string& recipe) const {
+    const fs::path source = fs::weakly_canonical(fs::absolute(model));
+    return path_ / (source.filename().string() + "-" + recipe);
+  }
+
+ private:
+  bool temporary_;
+  fs::path path_;
+};
+
+json make_version(const Options& options,
+                  const Session& session,
+                  const quant::Recipe& recipe,
+                  const fs::path& output) {
+  const load::CheckpointDirectory source = load::open_checkpoint(options.model);
+  quant::QuantizeOptions job;
+  job.output = output;
+  job.memory_bytes = session.memory_bytes;
+  job.overwrite = true;
+  const std::atomic<bool> stop{false};
+  const quant::QuantizeReport report =
+      quant::quantize(source, recipe, job, null_progress(), stop);
+  return {{"seconds", report.seconds},
+          {"quantize_peak_rss_bytes", report.peak_rss_bytes}};
+}
+
+// Speed of a prompt and of its continuation, and the memory that both take.
+json run_version(const Options& options, const fs::path& version) {
+  // Long enough for a steady rate, short enough for a small model's context.
+  constexpr std::size_t kPromptTokens = 256;
+  constexpr std::int64_t kNewTokens = 64;
+  const text::Tokenizer tokenizer = text::load_tokenizer(version);
+  const LoadedModel loaded = load_for_running(version);
+  std::vector<std::int32_t> prompt = encode_beginning(
+      tokenizer, version, loaded.model->config(), read_text_file(options.text));
+  prompt.resize(std::min(prompt.size(), kPromptTokens));
+  text::GenerateOptions generate;
+  generate.max_tokens = kNewTokens;
+  generate.ignore_eos = true;
+  // The first run touches every weight; the second is timed.
+  json figures;
+  for (int run = 0; run < 2; ++run) {
+    const text::GenerateResult result = text::generate(
+        *loaded.model, tokenizer, prompt, generate, [](std::string_view) {});
+    figures = {{"prompt_tokens_per_second",
+                static_cast<double>(result.prompt_tokens) /
+                    std::max(result.prompt_seconds, 1e-9)},
+               {"generated_tokens_per_second",
+                static_cast<double>(result.generated_tokens) /
+                    std::max(result.generated_seconds, 1e-9)}};
+  }
+  figures["peak_rss_bytes"] = peak_resident_bytes();
+  return figures;
+}
+
+// Perplexity, and the distance from the source unless this is the source.
+json score_version(const Options& options,
+                   const fs::path& version,
+                   bool is_source) {
+  const LoadedModel loaded = load_for_running(version);
+  std::optional<LoadedModel> reference;
+  if (!is_source) {
+    reference = load_for_running(options.model);
+  }
+  const std::vector<std::int32_t> ids =
+      text::load_tokenizer(options.model).encode(read_text_file(options.text));
+  const text::EvaluateResult result =
+      text::evaluate(*loaded.model,
+                     ids,
+                     options.evaluate,
+                     reference ? reference->model.get() : nullptr,
+                     [](std::int64_t, std::int64_t) {});
+  json scores = {{"perplexity", result.perplexity}, {"nll", result.nll}};
+  if (result.divergence) {
+    scores["kl_mean"] = result.divergence->mean;
+    scores["kl_median"] = result.divergence->median;
+    scores["kl_p99"] = result.divergence->p99;
+    scores["top1"] = result.divergence->top1;
+  }
+  return scores;
+}
+
+// Each step in a process of its own, so that its peak memory is its own.
+json measure(const Options& options, const fs::path& version, bool is_source) {
+  json row = run_in_child([&] { return run_version(options, version); });
+  row.update(
+      run_in_child([&] { return score_version(options, version, is_source); }));
+  const quant::InspectReport inspected = quant::inspect(version);
+  row["format"] = inspected.format;
+  row["bytes"] = inspected.bytes;
+  row["bits_per_weight"] = inspected.bits_per_weight;
+  return row;
+}
+
+std::string number(const json& row, const char* key, const char* format) {
+  return row.contains(key)
+             ? fmt::format(fmt::runtime(format), row.at(key).get<double>())
+             : "-";
+}
+
+std::string size(const json& row, const char* key) {
+  return row.contains(key) ? format_size(row.at(key).get<std::uint64_t>())
+                           : "-";
+}
+
+std::string to_text(const json& rows) {
+  Table table({"version",
+               "size",
+               "bits/w",
+               "perplexity",
+               "mean KL",
+               "top-1 %",
+               "prompt tok/s",
+               "new tok/s",
+               "memory",
+               "made in s",
+               "memory"});
+  for (const json& row : rows) {
+    std::string top1 = "-";
+    if (row.contains("top1")) {
+      top1 = fmt::format("{:.2f}", 100 * row.at("top1").get<double>());
+    }
+    table.add({row.at("recipe").get<std::string>(),
+               size(row, "bytes"),
+               number(row, "bits_per_weight", "{:.3f}"),
+               number(row, "perplexity", "{:.3f}"),
+               number(row, "kl_mean", "{:.5f}"),
+               top1,
+               number(row, "prompt_tokens_per_second", "{:.0f}"),
+               number(row, "generated_tokens_per_second", "{:.0f}"),
+               size(row, "peak_rss_bytes"),
+               number(row, "seconds", "{:.2f}"),
+               size(row, "quantize_peak_rss_bytes")});
+  }
+  return table.text();
+}
+
+// Of the rows the first whose distance from the source is too large.
+const json* over_limit(const json& rows, const std::optional<double>& most) {
+  for (const json& row : rows) {
+    if (most && row.contains("kl_mean") &&
+        row.at("kl_mean").get<double>() > *most) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+int compare(const Options& options, const Session& session) {
+  const auto note = [&session](const std::string& text) {
+    if (!session.quiet) {
+      print_error(text);
+    }
+  };
+  // Refuses what can be refused before the first measurement.
+  std::vector<quant::Recipe> recipes;
+  for (const std::string& name : options.recipes) {
+    recipes.push_back(quant::load_recipe(name));
+  }
+  const std::string written = quant::inspect(options.model).format;
+  set_interrupt_hint("what --keep names holds the versions made so far");
+  const Workplace workplace(options.keep);
+
+  json rows = json::array();
+  note(fmt::format("measuring {} ...", options.model));
+  rows.push_back(measure(options, options.model, /*is_source=*/true));
+  rows.back()["recipe"] = "source";
+  for (std::size_t i = 0; i < recipes.size(); ++i) {
+    const std::string name =
+        recipes[i].name.empty() ? std::to_string(i + 1) : recipes[i].name;
+    note(fmt::format("quantizing to {} and measuring ...", name));
+    const fs::path version = workplace.version(options.model, name);
+    const json made = run_in_child(
+        [&] { return make_version(options, session, recipes[i], version); });
+    json row = measure(options, version, /*is_source=*/false);
+    row.update(made);
+    row["recipe"] = name;
+    rows.push_back(row);
+  }
+  if (options.json) {
+    print_json({{"rows", rows}});
+  } else {
+    print(to_text(rows));
+  }
+  if (const json* row = over_limit(rows, options.most_kl)) {
+    flush_output();
+    fail(ErrorCode::kCheckFailed,
+         "compare: {}: found a mean KL of {:.6f}, expected at most {:.6f}",
+         row->at("recipe").get<std::string>(),
+         row->at("kl_mean").get<double>(),
+         *options.most_kl);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  options->evaluate.limit = 32;
+  CLI::App& command = add_command(
+      app,
+      session,
+      "compare",
+      "Makes quantized versions of a model and measures them side by side",
+      "nibble compare models/fable-moe int4 int8 fp8 --text models/held.txt",
+      [options](Session& now) { return compare(*options, now); });
+  command.add_option("model", options->model, "Hugging Face directory")
+      ->required()
+      ->type_name("MODEL");
+  command
+      .add_option("recipes",
+                  options->recipes,
+                  "Built-in names, files or JSON (the source alone)")
+      ->type_name("RECIPE");
+  command.add_option("--text", options->text, "Text to measure on")
+      ->required()
+      ->type_name("FILE");
+  command
+      .add_option("--limit", options->evaluate.limit, "Windows of it at most")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->type_name("N");
+  command.add_option("--window", options->evaluate.window, "Tokens a window")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 40))
+      ->type_name("N");
+  command
+      .add_option("--keep",
+                  options->keep,
+                  "Leave the versions here, as MODEL-RECIPE (they are deleted)")
+      ->type_name("DIR");
+  command
+      .add_option("--max-kl",
+                  options->most_kl,
+                  "Exit code 4 when a version's mean KL is above this")
+      ->type_name("X");
+  command.add_flag("--json", options->json, "One JSON document");
+}
+
+}  // namespace nibble::cli
