@@ -12,9 +12,7 @@
 #include "nibble/base/file.h"
 #include "nibble/base/json.h"
 #include "nibble/container/safetensors/reader.h"
-#include "nibble/load/meta_config.h"
-#include "nibble/load/meta_shards.h"
-#include "nibble/load/meta_view.h"
+#include "nibble/load/native_directory.h"
 
 namespace nibble::load {
 namespace {
@@ -85,30 +83,6 @@ std::vector<fs::path> find_side_files(const fs::path& directory) {
   return files;
 }
 
-CheckpointDirectory open_meta_directory(const fs::path& path) {
-  const fs::path params = path / "params.json";
-  if (!fs::exists(params)) {
-    fail_with_hint(ErrorCode::kNotFound,
-                   "copy params.json from the checkpoint that the shards were "
-                   "made from",
-                   "{}: found no params.json beside the shards",
-                   path.string());
-  }
-  CheckpointDirectory checkpoint;
-  checkpoint.path = path;
-  const MetaShards shards = open_meta_shards(path);
-  checkpoint.config = std::make_unique<nlohmann::json>(
-      with_context(path.string(), [&] {
-        return config_from_params(read_json_object(params), shards);
-      }));
-  checkpoint.config_text = checkpoint.config->dump(2) + "\n";
-  checkpoint.reader = with_context(path.string(), [&] {
-    return view_as_hugging_face(shards, *checkpoint.config);
-  });
-  checkpoint.side_files = find_side_files(path);
-  return checkpoint;
-}
-
 }  // namespace
 
 CheckpointDirectory open_checkpoint(const fs::path& path) {
@@ -116,16 +90,18 @@ CheckpointDirectory open_checkpoint(const fs::path& path) {
                kNotFound,
                "{}: found no such directory",
                path.string());
+  CheckpointDirectory checkpoint;
+  if (open_native(path, checkpoint)) {
+    checkpoint.side_files = find_side_files(checkpoint.path);
+    return checkpoint;
+  }
   if (!fs::is_directory(path)) {
     fail_with_hint(ErrorCode::kNotFound,
-                   "give the directory that holds config.json",
+                   "give the directory that holds config.json, or gpt-fast's "
+                   "model*.pth",
                    "{}: found a file, expected the directory of a checkpoint",
                    path.string());
   }
-  if (is_meta_directory(path) && !fs::exists(path / "config.json")) {
-    return open_meta_directory(path);
-  }
-  CheckpointDirectory checkpoint;
   checkpoint.path = path;
   // Weights first: their absence says more than that of config.json.
   checkpoint.reader = container::open_safetensors(path);

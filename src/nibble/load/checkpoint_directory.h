@@ -12,8 +12,8 @@
 namespace nibble::load {
 
 // A model directory: its config, its tensors, and the files beside them. A
-// directory in Meta's layout is seen as the Hugging Face form of the same
-// model (meta_view.h).
+// directory in Meta's layout or a file of gpt-fast is seen as the Hugging Face
+// form of the same model (native_directory.h).
 struct CheckpointDirectory {
   std::filesystem::path path;
   std::unique_ptr<nlohmann::json> config;  // config.json

@@ -107,7 +107,8 @@ json llama3_scaling(double factor, double high) {
 std::int64_t mlp_width(const MetaShards& shards, const std::string& prefix) {
   const auto ranks = static_cast<std::int64_t>(shards.ranks.size());
   if (const Shape* w1 = shape_of(shards, prefix + "w1.weight")) {
-    return (*w1)[0] * ranks;
+    // gpt-fast's tile-packed codes: (rows / 8, tiles, 32, words).
+    return (*w1)[0] * ranks * (w1->rank() == 4 ? 8 : 1);
   }
   if (const Shape* fc1 = shape_of(shards, prefix + "mlp.fc1_weight")) {
     return (*fc1)[0] / 2 * ranks;

@@ -19,10 +19,13 @@ struct MetaShard {
 };
 
 // consolidated.NN.pth of a directory in rank order, with the scale files that
-// belong to them (int4_scales_R.pt or fp8_scales_R.pt, R a plain integer).
+// belong to them (int4_scales_R.pt or fp8_scales_R.pt, R a plain integer); or
+// one file of gpt-fast.
 struct MetaShards {
   std::vector<MetaShard> ranks;
-  std::string mode;  // "", "int4_mixed" or "fp8_mixed"
+  // How weights are packed: "" (they are not), "int4_mixed", "fp8_mixed", or
+  // gpt-fast's "gpt-fast".
+  std::string mode;
 };
 
 // Whether a directory holds consolidated*.pth.

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
+#include "nibble/model/config.h"
 
 namespace nibble::load {
 namespace {
@@ -102,6 +103,13 @@ std::int64_t columns_of(const TensorInfo& tensor) {
   return tensor.shape.rank() < 2 ? 1 : tensor.shape[1];
 }
 
+// Codes and scales of the packed modes: no tensor of a dense model has such a
+// type or name.
+bool is_packed(const TensorInfo& tensor) {
+  return !is_weight_dtype(tensor.dtype) || tensor.name.ends_with(".scales") ||
+         tensor.name.ends_with(".scales_and_zeros");
+}
+
 // Columns [first, first + count) of a row of a part.
 SourceRun row_run(const Part& part,
                   std::int64_t row,
@@ -113,17 +121,16 @@ SourceRun row_run(const Part& part,
 
 class Viewer {
  public:
-  Viewer(const MetaShards& shards, const nlohmann::json& config)
+  Viewer(const MetaShards& shards, const model::ModelConfig& config)
       : shards_(shards),
         ranks_(static_cast<std::int64_t>(shards.ranks.size())),
-        llama4_(config["architectures"][0] == "Llama4ForCausalLM"),
-        hidden_(config["hidden_size"].get<std::int64_t>()),
-        head_dim_(config["head_dim"].get<std::int64_t>()),
-        experts_(config.value("num_local_experts", std::int64_t{0})),
-        query_rows_(config["num_attention_heads"].get<std::int64_t>() *
-                    head_dim_),
-        kv_rows_(config["num_key_value_heads"].get<std::int64_t>() *
-                 head_dim_) {
+        llama4_(config.rope_interleaved),
+        prefix_(config.name_prefix),
+        hidden_(config.hidden),
+        head_dim_(config.head_dim),
+        experts_(config.experts),
+        query_rows_(config.heads * config.head_dim),
+        kv_rows_(config.kv_heads * config.head_dim) {
     NIBBLE_CHECK(query_rows_ % ranks_ == 0 && kv_rows_ % ranks_ == 0,
                  kCorruptData,
                  "shards: found {} of them, expected a number that divides {} "
@@ -180,9 +187,7 @@ class Viewer {
       return;
     }
     const Parts parts = parts_of(name);
-    const DType dtype = parts[0].tensor->dtype;
-    if (!shards_.mode.empty() &&
-        (dtype == DType::kF8E4M3 || dtype == DType::kI8)) {
+    if (!shards_.mode.empty() && is_packed(*parts[0].tensor)) {
       for (std::size_t r = 0; r < parts.size(); ++r) {
         add_as_it_is(parts[r], fmt::format("rank{}/{}", r, name));
       }
@@ -191,13 +196,13 @@ class Viewer {
     if (name == "tok_embeddings.weight") {
       const bool cut_columns = columns_of(*parts[0].tensor) != hidden_;
       join(parts,
-           "model.embed_tokens.weight",
+           prefix_ + "model.embed_tokens.weight",
            cut_columns ? Join::kColumns : Join::kRows);
       return;
     }
     for (const Rename& rename : kTopNames) {
       if (name == rename.native) {
-        join(parts, std::string(rename.hugging_face), rename.join);
+        join(parts, prefix_ + std::string(rename.hugging_face), rename.join);
         return;
       }
     }
@@ -213,7 +218,8 @@ class Viewer {
     }
     const std::string_view rest =
         layer < 0 ? std::string_view() : std::string_view(name).substr(dot + 1);
-    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    const std::string prefix =
+        fmt::format("{}model.layers.{}.", prefix_, layer);
     if (rest.empty() ||
         !(add_attention(rest, prefix, parts) || add_norm(rest, prefix, parts) ||
           add_mlp(rest, prefix, parts))) {
@@ -483,7 +489,8 @@ class Viewer {
 
   const MetaShards& shards_;
   std::int64_t ranks_;
-  bool llama4_;
+  bool llama4_;  // q and k keep Meta's order, the MLP is "feed_forward"
+  std::string prefix_;
   std::int64_t hidden_;
   std::int64_t head_dim_;
   std::int64_t experts_;
@@ -497,7 +504,7 @@ class Viewer {
 
 std::unique_ptr<CheckpointReader> view_as_hugging_face(
     const MetaShards& shards, const nlohmann::json& config) {
-  return Viewer(shards, config).view();
+  return Viewer(shards, model::parse_config(config)).view();
 }
 
 }  // namespace nibble::load
