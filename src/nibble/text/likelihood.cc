@@ -26,21 +26,32 @@ double largest(std::span<const float> logits) {
   return best;
 }
 
-// ln of the sum of exp(logits).
-double log_sum_exp(std::span<const float> logits) {
-  const double best = largest(logits);
-  double sum = 0;
-  for (const float logit : logits) {
-    sum += std::exp(logit - best);
+// ln softmax of single logits. The largest and the sum are kept apart: added,
+// huge logits would swallow the sum.
+class LogSoftmax {
+ public:
+  explicit LogSoftmax(std::span<const float> logits) : best_(largest(logits)) {
+    double sum = 0;
+    for (const float logit : logits) {
+      sum += std::exp(logit - best_);
+    }
+    log_sum_ = std::log(sum);
   }
-  return best + std::log(sum);
-}
+
+  [[nodiscard]] double operator()(float logit) const {
+    return logit - best_ - log_sum_;
+  }
+
+ private:
+  double best_;
+  double log_sum_ = 0;
+};
 
 }  // namespace
 
 double negative_log_likelihood(std::span<const float> logits,
                                std::int32_t target) {
-  return log_sum_exp(logits) - logits[static_cast<std::size_t>(target)];
+  return -LogSoftmax(logits)(logits[static_cast<std::size_t>(target)]);
 }
 
 double divergence(std::span<const float> reference,
@@ -50,14 +61,14 @@ double divergence(std::span<const float> reference,
                "divergence: found {} logits, expected the reference's {}",
                logits.size(),
                reference.size());
-  const double reference_total = log_sum_exp(reference);
-  const double total = log_sum_exp(logits);
+  const LogSoftmax log_reference(reference);
+  const LogSoftmax log_model(logits);
   double sum = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double log_p = reference[i] - reference_total;
+    const double log_p = log_reference(reference[i]);
     const double p = std::exp(log_p);
     if (p > 0) {  // 0 ln 0 = 0
-      sum += p * (log_p - (logits[i] - total));
+      sum += p * (log_p - log_model(logits[i]));
     }
   }
   // Never negative but for rounding.

@@ -30,7 +30,13 @@ constexpr std::array<std::string_view, 9> kForeignGlobals = {"cycler",
 // Adds the line to errors of the expression that step evaluates.
 template <typename Step>
 auto at_line(int line, Step step) {
-  return with_context(fmt::format("line {}", line), step);
+  try {
+    return step();
+  } catch (const Error& error) {  // with_context would format every time
+    throw Error(error.code(),
+                fmt::format("line {}: {}", line, error.what()),
+                error.hint());
+  }
 }
 
 class Evaluator {
@@ -47,8 +53,9 @@ class Evaluator {
   std::string out;
 
  private:
-  void step(int line) {
-    NIBBLE_CHECK(++steps_ <= kSteps,
+  void step(int line, long cost = 1) {
+    steps_ += cost;
+    NIBBLE_CHECK(steps_ <= kSteps,
                  kUnsupported,
                  "line {}: found more than {} steps",
                  line,
@@ -128,6 +135,7 @@ class Evaluator {
     }
     const auto count = static_cast<std::int64_t>(items.size());
     for (std::int64_t i = 0; i < count; ++i) {
+      step(statement.line, 10);
       // What a round sets is gone after it.
       scopes_.emplace_back();
       const auto neighbour = [&](std::int64_t at, const char* name) {
@@ -253,7 +261,14 @@ class Evaluator {
   }
 
   Value value_of(const Expression& node) {
-    step(node.line);
+    Value value = computed(node);
+    const auto* text = value.get<std::string>();
+    step(node.line,
+         text == nullptr ? 1 : 1 + static_cast<long>(text->size() / 1024));
+    return value;
+  }
+
+  Value computed(const Expression& node) {
     const auto child = [&](std::size_t i) {
       return value_of(*node.children[i]);
     };

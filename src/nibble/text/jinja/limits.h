@@ -12,7 +12,8 @@ inline constexpr std::size_t kSourceBytes = 1 << 20;
 inline constexpr int kDepth = 200;  // of nested blocks and expressions
 inline constexpr std::size_t kTextBytes = 64 << 20;  // of any text
 inline constexpr std::size_t kListItems = 1 << 20;
-inline constexpr long kSteps = 20'000'000;  // evaluated expressions
+// Evaluated expressions, rounds of loops and KiB of text copied: some seconds.
+inline constexpr long kSteps = 5'000'000;
 
 inline void check_bytes(std::size_t bytes) {
   NIBBLE_CHECK(bytes <= kTextBytes,

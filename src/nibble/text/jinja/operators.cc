@@ -198,7 +198,10 @@ Value index(const Value& value, const Value& key) {
       !(value.get<Value::Sequence>() || value.get<std::string>())) {
     return Value::undefined(std::string(key.type_name()) + " index");
   }
-  const List items = items_of(value);
+  // A list is not copied: templates index messages in loops.
+  const auto* list = value.get<Value::Sequence>();
+  const List letters = list == nullptr ? items_of(value) : List();
+  const List& items = list == nullptr ? letters : *list->items;
   const auto count = static_cast<std::int64_t>(items.size());
   const std::int64_t place = as_integer(key);
   const std::int64_t at = place < 0 ? place + count : place;
