@@ -1,72 +1,46 @@
 #include "nibble/quant/schemes/common/fp8_grid.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <limits>
 
 #include "nibble/base/error.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
-namespace {
 
-// A dynamic scale of an all-zero run: any positive number does.
-float dynamic_scale(std::span<const float> values) {
-  const float scale = absolute_maximum(values) / kF8E4M3Max;
-  return scale == 0 ? std::numeric_limits<float>::epsilon() : scale;
-}
-
-// Branch-free, so that the compiler makes vectors of it.
-float to_e4m3(float value) {
-  value = std::min(std::max(value, -kF8E4M3Max), kF8E4M3Max);
-  // Normal numbers keep 3 bits of the mantissa.
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const float normal =
-      std::bit_cast<float>((bits + 0x7FFFFu + ((bits >> 20) & 1u)) & ~0xFFFFFu);
-  // Below 2^-6 the step is 2^-9: adding 1.5 * 2^23 * 2^-9 leaves no room for
-  // more bits than that.
-  constexpr float kMagic = 24576.0F;
-  const float subnormal = (value + kMagic) - kMagic;
-  return std::fabs(value) < 0x1p-6F ? subnormal : normal;
-}
-
-}  // namespace
-
-float absolute_maximum(std::span<const float> values) {
-  // Bit patterns of positive floats are ordered as the floats, with NaN above
-  // infinity; the integer maximum is one that compilers vectorize.
-  std::int32_t most = 0;
-  for (const float value : values) {
-    most = std::max(most, std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF);
+const InputLoops& input_loops(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return kInputLoopsAvx512;
   }
-  return std::bit_cast<float>(most);
-}
-
-void round_to_fp8_grid(std::span<const float> values,
-                       float scale,
-                       std::span<float> rounded) {
-  NIBBLE_ASSERT(values.size() == rounded.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    rounded[i] = to_e4m3(values[i] / scale) * scale;
+  if (isa == Isa::kAvx2) {
+    return kInputLoopsAvx2;
   }
+#endif
+  NIBBLE_ASSERT(isa == Isa::kPortable);
+  return kInputLoopsPortable;
 }
 
-void round_token_to_fp8(std::span<const float> token,
+void round_token_to_fp8(const InputLoops& loops,
+                        std::span<const float> token,
                         const NumberSpec& input,
                         std::optional<float> static_scale,
                         std::span<float> rounded) {
-  if (static_scale) {
-    round_to_fp8_grid(token, *static_scale, rounded);
-    return;
-  }
-  const std::size_t run = input.grain == Grain::kGroup
-                              ? static_cast<std::size_t>(input.group)
-                              : token.size();
-  for (std::size_t begin = 0; begin < token.size(); begin += run) {
-    const std::size_t count = std::min(run, token.size() - begin);
-    const auto part = token.subspan(begin, count);
-    round_to_fp8_grid(part, dynamic_scale(part), rounded.subspan(begin, count));
+  NIBBLE_ASSERT(token.size() == rounded.size());
+  const auto columns = static_cast<std::int64_t>(token.size());
+  const std::int64_t run = input.grain == Grain::kGroup ? input.group : columns;
+  for (std::int64_t first = 0; first < columns; first += run) {
+    const std::int64_t count = std::min(run, columns - first);
+    const float* values = token.data() + first;
+    float scale = 0;
+    if (static_scale) {
+      scale = *static_scale;
+    } else {
+      scale = loops.absolute_maximum(values, count) / kF8E4M3Max;
+      // For an all-zero run any positive number does.
+      scale = scale == 0 ? std::numeric_limits<float>::epsilon() : scale;
+    }
+    loops.round_fp8(values, count, scale, rounded.data() + first);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "nibble/base/parallel.h"
 #include "nibble/quant/schemes/common/fp8_grid.h"
 #include "nibble/quant/schemes/common/weight_tiles.h"
+#include "nibble/quant/schemes/fp8/linear_input.h"
 #include "nibble/quant/schemes/fp8/linear_kernels.h"
 
 namespace nibble::quant {
@@ -21,6 +22,7 @@ constexpr std::int64_t kTokenChunk = 512;
 // level cache while all tokens pass.
 constexpr std::int64_t kPanelColumns = 1024;
 constexpr int kPanelTiles = 2;
+constexpr std::int64_t kColumnMultiple = 4;
 
 const Fp8Kernels& kernels_for(Isa isa) {
 #if defined(__x86_64__)
@@ -52,6 +54,13 @@ void check_spec(const LayerSpec& spec,
                "fp8 weights: found {} rows and {} columns, expected some",
                rows,
                columns);
+  const ScaleGrid grid = scale_grid(weight, rows, columns);
+  NIBBLE_CHECK(
+      grid.columns == 1 || grid.columns_per_scale % kColumnMultiple == 0,
+      kUnsupported,
+      "fp8 weights: found a scale for {} columns, expected a multiple of {}",
+      grid.columns_per_scale,
+      kColumnMultiple);
   if (!spec.input) {
     return;
   }
@@ -65,65 +74,6 @@ void check_spec(const LayerSpec& spec,
                "group of columns or a tensor",
                describe(spec));
 }
-
-// The activations of one forward call, rounded as the layer's inputs are, in
-// groups of tokens as kernels take them.
-class RoundedInputs {
- public:
-  RoundedInputs(const std::optional<NumberSpec>& input,
-                std::optional<float> static_scale,
-                std::span<const float> x,
-                std::int64_t tokens,
-                std::int64_t group)
-      : tokens_(tokens),
-        group_(group),
-        columns_(static_cast<std::int64_t>(x.size()) / tokens),
-        values_(std::make_unique_for_overwrite<float[]>(x.size())) {
-    parallel_for(groups(), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        round_group(input, static_scale, x, i);
-      }
-    });
-  }
-
-  [[nodiscard]] std::int64_t groups() const {
-    return divide_up(tokens_, group_);
-  }
-
-  [[nodiscard]] Fp8Inputs operator[](std::int64_t group) const {
-    const std::int64_t first = group * group_;
-    return {values_.get() + first * columns_,
-            static_cast<int>(std::min(group_, tokens_ - first))};
-  }
-
- private:
-  void round_group(const std::optional<NumberSpec>& input,
-                   std::optional<float> static_scale,
-                   std::span<const float> x,
-                   std::int64_t group) {
-    const std::int64_t first = group * group_;
-    const std::int64_t count = std::min(group_, tokens_ - first);
-    const auto columns = static_cast<std::size_t>(columns_);
-    std::vector<float> rounded(input ? columns : 0);
-    float* to = values_.get() + first * columns_;
-    for (std::int64_t t = 0; t < count; ++t) {
-      auto token =
-          x.subspan(static_cast<std::size_t>(first + t) * columns, columns);
-      if (input) {
-        round_token_to_fp8(token, *input, static_scale, rounded);
-        token = rounded;
-      }
-      for (std::size_t column = 0; column < columns; ++column) {
-        to[static_cast<std::int64_t>(column) * count + t] = token[column];
-      }
-    }
-  }
-
-  std::int64_t tokens_;
-  std::int64_t group_;
-  std::int64_t columns_;
-  std::unique_ptr<float[]> values_;
-};
 
 class Fp8Linear final : public model::Linear {
  public:
@@ -172,14 +122,12 @@ class Fp8Linear final : public model::Linear {
              std::int64_t tokens,
              float* y) const;
 
-  std::optional<NumberSpec> input_;
-  std::optional<float> static_scale_;
   std::int64_t rows_;
-  std::int64_t columns_;
+  InputRounding rounding_;
   ScaleGrid grid_;
   const Fp8Kernels* kernels_;
   std::string description_;
-  Tensor codes_;  // (tiles, columns, 16) bytes
+  Tensor codes_;  // (tiles, padded columns / 4, 16, 4) bytes
   ScaleTiles scales_;
   std::vector<float> bias_;  // (rows) or empty
 };
@@ -192,14 +140,16 @@ Fp8Linear::Fp8Linear(const LayerSpec& spec,
                      std::optional<Tensor> input_scale,
                      const backend::Backend& backend,
                      Isa isa)
-    : input_(spec.input),
-      static_scale_(static_input_scale(spec.input, input_scale)),
-      rows_(rows),
-      columns_(columns),
+    : rows_(rows),
+      rounding_{&input_loops(isa),
+                spec.input,
+                static_input_scale(spec.input, input_scale),
+                columns,
+                round_up(columns, kColumnMultiple)},
       grid_(scale_grid(spec.weight, rows, columns)),
       kernels_(&kernels_for(isa)),
       description_(describe(spec) + " " + std::string(isa_name(isa))),
-      codes_(allocate_weights(backend, tiles() * kTileRows * columns)),
+      codes_(allocate_weights(backend, tiles() * kTileRows * rounding_.padded)),
       scales_(spec.weight, rows, columns, backend),
       bias_(float_bias(bias, rows)) {
   for_each_tile(
@@ -217,15 +167,18 @@ void Fp8Linear::fill_tile(const Quantized& slab,
                           std::int64_t first_row,
                           std::int64_t tile) {
   const auto from = std::as_const(slab.codes).view().raw<const std::uint8_t>();
-  auto* to =
-      codes_.view().raw<std::uint8_t>().data() + tile * kTileRows * columns_;
+  auto* to = codes_.view().raw<std::uint8_t>().data() +
+             tile * kTileRows * rounding_.padded;
+  const std::int64_t columns = rounding_.columns;
   for (std::int64_t r = 0; r < kTileRows; ++r) {
     const std::int64_t row = tile * kTileRows + r;
     const std::uint8_t* codes =
-        row < rows_ ? from.data() + (row - first_row) * columns_ : nullptr;
-    for (std::int64_t column = 0; column < columns_; ++column) {
-      to[column * kTileRows + r] =
-          codes != nullptr ? codes[column] : std::uint8_t{0};
+        row < rows_ ? from.data() + (row - first_row) * columns : nullptr;
+    for (std::int64_t column = 0; column < rounding_.padded; ++column) {
+      const std::int64_t run = column / kColumnMultiple;
+      to[run * 64 + r * kColumnMultiple + column % kColumnMultiple] =
+          codes != nullptr && column < columns ? codes[column]
+                                               : std::uint8_t{0};
     }
   }
 }
@@ -234,8 +187,8 @@ Fp8Weights Fp8Linear::weights() const {
   return {codes_.view().raw<const std::uint8_t>().data(),
           scales_.data(),
           scales_.kind(),
-          columns_,
-          grid_.columns_per_scale,
+          rounding_.padded,
+          round_up(grid_.columns_per_scale, kColumnMultiple),
           grid_.columns};
 }
 
@@ -243,12 +196,13 @@ void Fp8Linear::forward(ConstTensorView x,
                         TensorView y,
                         backend::Stream& /*stream*/) const {
   const std::int64_t tokens = x.dim(0);
-  NIBBLE_CHECK(x.shape() == Shape({tokens, columns_}) &&
+  const std::int64_t columns = rounding_.columns;
+  NIBBLE_CHECK(x.shape() == Shape({tokens, columns}) &&
                    y.shape() == Shape({tokens, rows_}),
                kInvalidArgument,
                "linear of {} x {}: found x {} and y {}",
                rows_,
-               columns_,
+               columns,
                to_string(x.shape()),
                to_string(y.shape()));
   const auto from = x.as<float>();
@@ -257,12 +211,12 @@ void Fp8Linear::forward(ConstTensorView x,
     const std::int64_t count = std::min(kTokenChunk, tokens - first);
     const bool few = count <= kernels_->few_tokens;
     const RoundedInputs inputs(
-        input_,
-        static_scale_,
-        from.subspan(static_cast<std::size_t>(first * columns_),
-                     static_cast<std::size_t>(count * columns_)),
+        rounding_,
+        from.subspan(static_cast<std::size_t>(first * columns),
+                     static_cast<std::size_t>(count * columns)),
         count,
-        few ? kernels_->few_tokens : kernels_->panel_tokens);
+        few ? kernels_->few_tokens : kernels_->panel_tokens,
+        few ? kFp8HalfBias : 1.0F);
     if (few) {
       multiply_few(inputs, to + first * rows_);
     } else {
@@ -303,12 +257,13 @@ void Fp8Linear::multiply_panels(const RoundedInputs& inputs,
                                 int tile_count,
                                 std::span<float> out) const {
   const Fp8Weights layer = weights();
+  const std::int64_t columns = layer.columns;
   const std::int64_t panel_stride =
-      std::min(kPanelColumns, columns_) * kTileRows;
+      std::min(kPanelColumns, columns) * kTileRows;
   const auto panel = std::make_unique_for_overwrite<float[]>(
       static_cast<std::size_t>(panel_stride * tile_count));
-  for (std::int64_t first = 0; first < columns_; first += kPanelColumns) {
-    const ColumnRange range{first, std::min(kPanelColumns, columns_ - first)};
+  for (std::int64_t first = 0; first < columns; first += kPanelColumns) {
+    const ColumnRange range{first, std::min(kPanelColumns, columns - first)};
     for (int i = 0; i < tile_count; ++i) {
       kernels_->unpack(layer, tile + i, range, panel.get() + i * panel_stride);
     }

@@ -27,28 +27,36 @@ inline __m256 load_scales_half(const Fp8Weights& weights, std::int64_t first) {
       _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-// Scales of 16 rows, times the 256 that halves of codes lack.
+// Scales of 16 rows, times the half of the bias that inputs do not carry.
 inline Rows load_scales(const Fp8Weights& weights,
                         std::int64_t tile,
                         std::int64_t block) {
   const std::int64_t first = (tile * weights.blocks + block) * kTileRows;
-  const __m256 missing = _mm256_set1_ps(256.0F);
-  return {_mm256_mul_ps(missing, load_scales_half(weights, first)),
-          _mm256_mul_ps(missing, load_scales_half(weights, first + 8))};
+  const __m256 bias = _mm256_set1_ps(kFp8HalfBias);
+  return {_mm256_mul_ps(bias, load_scales_half(weights, first)),
+          _mm256_mul_ps(bias, load_scales_half(weights, first + 8))};
 }
 
-// A column of 16 codes: the sign is doubled by an arithmetic shift and its
-// copy in the exponent cleared.
-inline Rows load_column(const std::uint8_t* codes) {
-  const __m256i words = _mm256_slli_epi16(
-      _mm256_cvtepu8_epi16(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))),
-      8);
-  const __m256i halves =
-      _mm256_and_si256(_mm256_srai_epi16(words, 1),
-                       _mm256_set1_epi16(static_cast<short>(0xBFFF)));
-  return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
-          _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+struct Quad {
+  __m256 column[4];
+};
+
+// The 4 columns of 8 rows of a run, times 2^-120. An arithmetic shift moves a
+// code to its place in the upper half of a float and fills the exponent with
+// copies of the sign, which the mask clears; done for two codes of a dword at
+// a time.
+inline Quad load_quad(const std::uint8_t* codes) {
+  const __m256i run =
+      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  const __m256i mask = _mm256_set1_epi16(static_cast<short>(0x87F0));
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000u));
+  const __m256i odd = _mm256_and_si256(_mm256_srai_epi16(run, 4), mask);
+  const __m256i even =
+      _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(run, 8), 4), mask);
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(even, 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(odd, 16)),
+          _mm256_castsi256_ps(_mm256_and_si256(even, upper)),
+          _mm256_castsi256_ps(_mm256_and_si256(odd, upper))};
 }
 
 inline std::int64_t block_end(const Fp8Weights& weights, std::int64_t block) {
@@ -56,16 +64,8 @@ inline std::int64_t block_end(const Fp8Weights& weights, std::int64_t block) {
   return end < weights.columns ? end : weights.columns;
 }
 
-inline Rows fmadd(Rows a, __m256 b, Rows c) {
-  return {_mm256_fmadd_ps(a.low, b, c.low), _mm256_fmadd_ps(a.high, b, c.high)};
-}
-
 inline Rows add(Rows a, Rows b) {
   return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
-}
-
-inline Rows zero_rows() {
-  return {_mm256_setzero_ps(), _mm256_setzero_ps()};
 }
 
 template <int kTokens>
@@ -73,14 +73,15 @@ void few(const Fp8Weights& weights,
          std::int64_t tile,
          const Fp8Inputs& inputs,
          float* out) {
-  // Enough independent sums to hide the latency of the multiplication.
+  // Enough independent sums to hide the latency of the multiplication, few
+  // enough for 16 registers.
   constexpr int kChains = kTokens == 1 ? 4 : kTokens == 2 ? 2 : 1;
   const std::uint8_t* codes =
       weights.codes + tile * weights.columns * kTileRows;
   const float* values = inputs.values;
   Rows total[kTokens];
   for (Rows& rows : total) {
-    rows = zero_rows();
+    rows = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   }
   std::int64_t column = 0;
   for (std::int64_t block = 0; block < weights.blocks; ++block) {
@@ -88,30 +89,25 @@ void few(const Fp8Weights& weights,
     Rows acc[kTokens][kChains];
     for (auto& token : acc) {
       for (Rows& rows : token) {
-        rows = zero_rows();
+        rows = {_mm256_setzero_ps(), _mm256_setzero_ps()};
       }
     }
-    for (; column + kChains <= end; column += kChains) {
+    for (; column < end; column += 4) {
       _mm_prefetch(reinterpret_cast<const char*>(codes) + 2048, _MM_HINT_T0);
+      const Quad low = load_quad(codes);
+      const Quad high = load_quad(codes + 32);
 #pragma GCC unroll 4
-      for (int c = 0; c < kChains; ++c) {
-        const Rows weight = load_column(codes + c * kTileRows);
+      for (int c = 0; c < 4; ++c) {
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
-          acc[t][c] =
-              fmadd(weight, _mm256_set1_ps(values[c * kTokens + t]), acc[t][c]);
+          const __m256 value = _mm256_set1_ps(values[c * kTokens + t]);
+          Rows& sum = acc[t][c % kChains];
+          sum = {_mm256_fmadd_ps(low.column[c], value, sum.low),
+                 _mm256_fmadd_ps(high.column[c], value, sum.high)};
         }
       }
-      codes += kChains * kTileRows;
-      values += kChains * kTokens;
-    }
-    for (; column < end; ++column) {
-      const Rows weight = load_column(codes);
-      for (int t = 0; t < kTokens; ++t) {
-        acc[t][0] = fmadd(weight, _mm256_set1_ps(values[t]), acc[t][0]);
-      }
-      codes += kTileRows;
-      values += kTokens;
+      codes += 4 * kTileRows;
+      values += 4 * kTokens;
     }
     const Rows scales = load_scales(weights, tile, block);
     for (int t = 0; t < kTokens; ++t) {
@@ -152,6 +148,7 @@ void unpack(const Fp8Weights& weights,
             float* panel) {
   const std::uint8_t* codes =
       weights.codes + (tile * weights.columns + range.first) * kTileRows;
+  const __m256 bias = _mm256_set1_ps(kFp8HalfBias);
   std::int64_t column = range.first;
   const std::int64_t last = range.first + range.count;
   while (column < last) {
@@ -159,12 +156,20 @@ void unpack(const Fp8Weights& weights,
     const std::int64_t block_last = block_end(weights, block);
     const std::int64_t end = block_last < last ? block_last : last;
     const Rows scales = load_scales(weights, tile, block);
-    for (; column < end; ++column) {
-      const Rows weight = load_column(codes);
-      _mm256_storeu_ps(panel, _mm256_mul_ps(weight.low, scales.low));
-      _mm256_storeu_ps(panel + 8, _mm256_mul_ps(weight.high, scales.high));
-      codes += kTileRows;
-      panel += kTileRows;
+    for (; column < end; column += 4) {
+      const Quad low = load_quad(codes);
+      const Quad high = load_quad(codes + 32);
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+        float* to = panel + c * kTileRows;
+        _mm256_storeu_ps(
+            to, _mm256_mul_ps(_mm256_mul_ps(low.column[c], bias), scales.low));
+        _mm256_storeu_ps(
+            to + 8,
+            _mm256_mul_ps(_mm256_mul_ps(high.column[c], bias), scales.high));
+      }
+      codes += 4 * kTileRows;
+      panel += 4 * kTileRows;
     }
   }
 }

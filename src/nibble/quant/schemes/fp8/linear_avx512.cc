@@ -8,55 +8,45 @@
 namespace nibble::quant {
 namespace {
 
-// Scales of 16 rows, times the 256 that halves of codes lack.
+// Scales of 16 rows, times the half of the bias that inputs do not carry.
 inline __m512 load_scales(const Fp8Weights& weights,
                           std::int64_t tile,
                           std::int64_t block) {
   const std::int64_t first = (tile * weights.blocks + block) * kTileRows;
-  const __m512 missing = _mm512_set1_ps(256.0F);
+  const __m512 bias = _mm512_set1_ps(kFp8HalfBias);
   if (weights.scale_kind == ScaleKind::kF32) {
     return _mm512_mul_ps(
-        missing,
+        bias,
         _mm512_loadu_ps(static_cast<const float*>(weights.scales) + first));
   }
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(
       static_cast<const std::uint16_t*>(weights.scales) + first));
   if (weights.scale_kind == ScaleKind::kF16) {
-    return _mm512_mul_ps(missing, _mm512_cvtph_ps(half));
+    return _mm512_mul_ps(bias, _mm512_cvtph_ps(half));
   }
   return _mm512_mul_ps(
-      missing,
+      bias,
       _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16)));
 }
 
-// Two columns of 16 codes as halves: the sign is doubled by an arithmetic
-// shift and its copy in the exponent cleared.
-inline __m512i load_halves(const std::uint8_t* codes) {
-  const __m512i words = _mm512_slli_epi16(
-      _mm512_cvtepu8_epi16(
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes))),
-      8);
-  return _mm512_and_si512(_mm512_srai_epi16(words, 1),
-                          _mm512_set1_epi16(static_cast<short>(0xBFFF)));
-}
+struct Quad {
+  __m512 column[4];
+};
 
-inline __m512 first_column(__m512i halves) {
-  return _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
-}
-
-inline __m512 second_column(__m512i halves) {
-  return _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
-}
-
-// One column alone, where their number is odd.
-inline __m512 load_column(const std::uint8_t* codes) {
-  const __m256i words = _mm256_slli_epi16(
-      _mm256_cvtepu8_epi16(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))),
-      8);
-  return _mm512_cvtph_ps(
-      _mm256_and_si256(_mm256_srai_epi16(words, 1),
-                       _mm256_set1_epi16(static_cast<short>(0xBFFF))));
+// The 4 columns of a run, times 2^-120. An arithmetic shift moves a code to
+// its place in the upper half of a float and fills the exponent with copies of
+// the sign, which the mask clears; done for two codes of a dword at a time.
+inline Quad load_quad(const std::uint8_t* codes) {
+  const __m512i run = _mm512_loadu_si512(codes);
+  const __m512i mask = _mm512_set1_epi16(static_cast<short>(0x87F0));
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u));
+  const __m512i odd = _mm512_and_si512(_mm512_srai_epi16(run, 4), mask);
+  const __m512i even =
+      _mm512_and_si512(_mm512_srai_epi16(_mm512_slli_epi16(run, 8), 4), mask);
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(even, 16)),
+          _mm512_castsi512_ps(_mm512_slli_epi32(odd, 16)),
+          _mm512_castsi512_ps(_mm512_and_si512(even, upper)),
+          _mm512_castsi512_ps(_mm512_and_si512(odd, upper))};
 }
 
 inline std::int64_t block_end(const Fp8Weights& weights, std::int64_t block) {
@@ -69,8 +59,6 @@ void few(const Fp8Weights& weights,
          std::int64_t tile,
          const Fp8Inputs& inputs,
          float* out) {
-  // Enough independent sums to hide the latency of the multiplication.
-  constexpr int kChains = kTokens == 1 ? 8 : 4;
   const std::uint8_t* codes =
       weights.codes + tile * weights.columns * kTileRows;
   const float* values = inputs.values;
@@ -81,48 +69,33 @@ void few(const Fp8Weights& weights,
   std::int64_t column = 0;
   for (std::int64_t block = 0; block < weights.blocks; ++block) {
     const std::int64_t end = block_end(weights, block);
-    __m512 acc[kTokens][kChains];
+    // A sum for each column of a run hides the latency of the multiplication.
+    __m512 acc[kTokens][4];
     for (int t = 0; t < kTokens; ++t) {
-      for (int c = 0; c < kChains; ++c) {
+      for (int c = 0; c < 4; ++c) {
         acc[t][c] = _mm512_setzero_ps();
       }
     }
-    for (; column + kChains <= end; column += kChains) {
+    for (; column < end; column += 4) {
       _mm_prefetch(reinterpret_cast<const char*>(codes) + 2048, _MM_HINT_T0);
+      const Quad quad = load_quad(codes);
 #pragma GCC unroll 4
-      for (int pair = 0; pair < kChains / 2; ++pair) {
-        const __m512i halves = load_halves(codes + pair * 32);
-        const __m512 first = first_column(halves);
-        const __m512 second = second_column(halves);
+      for (int c = 0; c < 4; ++c) {
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
-          const float* at = values + 2 * pair * kTokens + t;
-          acc[t][2 * pair] =
-              _mm512_fmadd_ps(first, _mm512_set1_ps(at[0]), acc[t][2 * pair]);
-          acc[t][2 * pair + 1] = _mm512_fmadd_ps(
-              second, _mm512_set1_ps(at[kTokens]), acc[t][2 * pair + 1]);
+          acc[t][c] = _mm512_fmadd_ps(quad.column[c],
+                                      _mm512_set1_ps(values[c * kTokens + t]),
+                                      acc[t][c]);
         }
       }
-      codes += kChains * kTileRows;
-      values += kChains * kTokens;
-    }
-    for (; column < end; ++column) {
-      const __m512 weight = load_column(codes);
-      for (int t = 0; t < kTokens; ++t) {
-        acc[t][0] =
-            _mm512_fmadd_ps(weight, _mm512_set1_ps(values[t]), acc[t][0]);
-      }
-      codes += kTileRows;
-      values += kTokens;
+      codes += 4 * kTileRows;
+      values += 4 * kTokens;
     }
     const __m512 scales = load_scales(weights, tile, block);
     for (int t = 0; t < kTokens; ++t) {
-      for (int width = kChains / 2; width > 0; width /= 2) {
-        for (int c = 0; c < width; ++c) {
-          acc[t][c] = _mm512_add_ps(acc[t][c], acc[t][c + width]);
-        }
-      }
-      total[t] = _mm512_fmadd_ps(acc[t][0], scales, total[t]);
+      const __m512 sum = _mm512_add_ps(_mm512_add_ps(acc[t][0], acc[t][1]),
+                                       _mm512_add_ps(acc[t][2], acc[t][3]));
+      total[t] = _mm512_fmadd_ps(sum, scales, total[t]);
     }
   }
   for (int t = 0; t < kTokens; ++t) {
@@ -152,6 +125,7 @@ void unpack(const Fp8Weights& weights,
             float* panel) {
   const std::uint8_t* codes =
       weights.codes + (tile * weights.columns + range.first) * kTileRows;
+  const __m512 bias = _mm512_set1_ps(kFp8HalfBias);
   std::int64_t column = range.first;
   const std::int64_t last = range.first + range.count;
   while (column < last) {
@@ -159,10 +133,16 @@ void unpack(const Fp8Weights& weights,
     const std::int64_t block_last = block_end(weights, block);
     const std::int64_t end = block_last < last ? block_last : last;
     const __m512 scales = load_scales(weights, tile, block);
-    for (; column < end; ++column) {
-      _mm512_storeu_ps(panel, _mm512_mul_ps(load_column(codes), scales));
-      codes += kTileRows;
-      panel += kTileRows;
+    for (; column < end; column += 4) {
+      const Quad quad = load_quad(codes);
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+        _mm512_storeu_ps(
+            panel + c * kTileRows,
+            _mm512_mul_ps(_mm512_mul_ps(quad.column[c], bias), scales));
+      }
+      codes += 4 * kTileRows;
+      panel += 4 * kTileRows;
     }
   }
 }

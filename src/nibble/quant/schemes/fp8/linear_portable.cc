@@ -40,12 +40,24 @@ void unpack(const Fp8Weights& weights,
   const std::array<float, 256>& values = code_values();
   const std::uint8_t* codes =
       weights.codes + (tile * weights.columns + range.first) * kTileRows;
-  for (std::int64_t i = 0; i < range.count; ++i) {
-    const std::int64_t block = (range.first + i) / weights.block;
-    const std::int64_t scale = (tile * weights.blocks + block) * kTileRows;
-    for (int r = 0; r < kRows; ++r) {
-      *panel++ = values[*codes++] * load_scale(weights, scale + r);
+  std::array<float, kRows> scales{};
+  std::int64_t block = -1;
+  for (std::int64_t column = range.first; column < range.first + range.count;
+       column += 4) {
+    if (column / weights.block != block) {
+      block = column / weights.block;
+      for (int r = 0; r < kRows; ++r) {
+        scales[r] = load_scale(weights,
+                               (tile * weights.blocks + block) * kTileRows + r);
+      }
     }
+    for (int c = 0; c < 4; ++c) {
+      for (int r = 0; r < kRows; ++r) {
+        panel[c * kRows + r] = values[codes[4 * r + c]] * scales[r];
+      }
+    }
+    codes += 4 * kRows;
+    panel += 4 * kRows;
   }
 }
 

@@ -61,7 +61,7 @@ std::vector<double> doubles(const std::vector<float>& values) {
 }
 
 // float32 sums of up to a few thousand terms.
-constexpr double kRounding = 5e-6;
+constexpr double kRounding = 2e-6;
 
 class Fp8Linear : public testing::TestWithParam<Isa> {
  protected:
@@ -152,6 +152,27 @@ TEST_P(Fp8Linear, EveryCodeHasItsValue) {
                        1);
     for (std::size_t i = 0; i < y.size(); ++i) {
       EXPECT_EQ(y[i], f8e4m3_to_float(bytes[i % 256])) << i;
+    }
+  }
+}
+
+TEST_P(Fp8Linear, SmallAndLargeNumbersKeepTheirPrecision) {
+  const LayerSpec spec{fp8_spec(Grain::kChannel, 0, DType::kF32), {}};
+  Quantized codes = random_codes(spec.weight, 16, 64, 22);
+  for (const float weight_size : {1e-20F, 1e10F}) {
+    std::ranges::fill(codes.scales.view().as<float>(), weight_size);
+    const auto layer = make(spec, codes, GetParam());
+    for (const float input_size : {1e-12F, 1e12F}) {
+      for (const std::int64_t tokens : {1, 5}) {
+        auto x = random_activations(tokens, 64, 23);
+        for (float& value : x) {
+          value *= input_size;
+        }
+        const ExactProduct exact =
+            exact_product(doubles(x), exact_weights(codes), 16, 64);
+        EXPECT_LT(worst_error(run(*layer, x, 16, 64), exact), kRounding)
+            << weight_size << " " << input_size;
+      }
     }
   }
 }
@@ -288,6 +309,7 @@ TEST(Fp8LinearRefuses, SpecsWithoutAKernel) {
   integer.floating = false;
   refused({integer, {}}, "expected fp8");
   refused({fp8_spec(Grain::kBlock, 0), {}}, "expected fp8");
+  refused({fp8_spec(Grain::kGroup, 30), {}}, "found a scale for 30 columns");
   refused({fp8_spec(Grain::kChannel), integer}, "inputs of fp8 weights");
   refused({fp8_spec(Grain::kChannel, 0, DType::kI32), {}},
           "weight scales: found I32");

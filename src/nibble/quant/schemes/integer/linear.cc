@@ -8,6 +8,7 @@
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
 #include "nibble/base/parallel.h"
+#include "nibble/quant/schemes/common/fp8_grid.h"
 #include "nibble/quant/schemes/common/weight_tiles.h"
 #include "nibble/quant/schemes/integer/linear_input.h"
 #include "nibble/quant/schemes/integer/linear_kernels.h"
@@ -156,6 +157,7 @@ IntegerLinear::IntegerLinear(const LayerSpec& spec,
       description_(describe(spec) + " " + std::string(isa_name(isa))),
       scales_(spec.weight, rows, columns, backend),
       bias_(float_bias(bias, rows)) {
+  coding_.loops = &input_loops(isa);
   coding_.spec = spec.input;
   coding_.static_scale = static_input_scale(spec.input, input_scale);
   coding_.columns = columns;

@@ -1,7 +1,7 @@
 #include "nibble/quant/schemes/integer/linear_input.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "nibble/base/checked_math.h"
@@ -12,55 +12,56 @@
 namespace nibble::quant {
 namespace {
 
-// Adding 1.5 * 2^23 to a float of less than 2^22 leaves its nearest integer,
-// ties to even, in the low bits. Unlike lrintf, compilers make vectors of it.
-constexpr float kMagic = 12582912.0F;
-
-std::int32_t nearest_integer(float value) {
-  return std::bit_cast<std::int32_t>(value + kMagic) -
-         std::bit_cast<std::int32_t>(kMagic);
-}
-
 // Codes of one block with the full range of 16 bits; returns the scale.
-float encode_fine(std::span<const float> values,
-                  std::span<std::int16_t> codes) {
-  const float most = absolute_maximum(values);
+float encode_fine(const InputLoops& loops,
+                  std::span<const float> values,
+                  std::int16_t* codes) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const float most = loops.absolute_maximum(values.data(), count);
   // A block of nothing but tinier numbers counts as zero: its scale would
   // have no reciprocal.
   if (most < 0x1p-100F) {
-    std::ranges::fill(codes, std::int16_t{0});
+    std::fill_n(codes, count, std::int16_t{0});
     return 0;
   }
-  const float factor = 32767.0F / most;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    codes[i] = static_cast<std::int16_t>(nearest_integer(values[i] * factor));
-  }
+  loops.codes16(values.data(), count, 32767.0F / most, codes);
   return most / 32767.0F;
 }
 
-void encode_int8(std::span<const float> values,
-                 float scale,
-                 std::span<std::int16_t> codes) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float clamped =
-        std::min(std::max(values[i] / scale, -128.0F), 127.0F);
-    codes[i] = static_cast<std::int16_t>(nearest_integer(clamped));
+// Scale of int8 inputs. When dynamic, the range is divided by the 255 steps,
+// as that of weights is (docs/formats/compressed-tensors.md, "Numerics"). A
+// NaN among the inputs has no code and becomes the scale, to stay visible.
+float int8_scale(const InputLoops& loops,
+                 std::span<const float> token,
+                 std::optional<float> static_scale) {
+  const float most = loops.absolute_maximum(
+      token.data(), static_cast<std::int64_t>(token.size()));
+  if (std::isnan(most)) {
+    return most;
   }
-}
-
-// Scale of dynamic int8 inputs: the range is divided by the 255 steps, as
-// weights are (docs/formats/compressed-tensors.md, "Numerics").
-float dynamic_int8_scale(std::span<const float> token) {
-  const float scale = absolute_maximum(token) / 127.5F;
+  const float scale = static_scale ? *static_scale : most / 127.5F;
   return scale == 0 ? std::numeric_limits<float>::epsilon() : scale;
 }
 
-std::int32_t sum_of(std::span<const std::int16_t> codes) {
-  std::int32_t sum = 0;
-  for (const std::int16_t code : codes) {
-    sum += code;
+// pairs (columns / 2, tokens) from rows (tokens, columns): a cache line of
+// each row at a time.
+void interleave(std::span<const std::int16_t> rows,
+                std::int64_t tokens,
+                std::int64_t pairs_per_token,
+                std::int32_t* pairs) {
+  constexpr std::int64_t kLine = 16;
+  for (std::int64_t first = 0; first < pairs_per_token; first += kLine) {
+    const std::int64_t last = std::min(first + kLine, pairs_per_token);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const std::int16_t* row = rows.data() + t * 2 * pairs_per_token;
+      for (std::int64_t p = first; p < last; ++p) {
+        const auto low = static_cast<std::uint16_t>(row[2 * p]);
+        const auto high = static_cast<std::uint16_t>(row[2 * p + 1]);
+        pairs[p * tokens + t] = static_cast<std::int32_t>(
+            low | (static_cast<std::uint32_t>(high) << 16));
+      }
+    }
   }
-  return sum;
 }
 
 }  // namespace
@@ -91,28 +92,31 @@ void encode_token(const InputCoding& coding,
                   std::span<float> scales,
                   std::span<std::int32_t> sums) {
   std::fill(codes.begin() + coding.columns, codes.end(), std::int16_t{0});
+  const InputLoops& loops = *coding.loops;
   std::vector<float> on_grid;
   if (coding.spec && coding.spec->floating) {
     on_grid.resize(token.size());
-    round_token_to_fp8(token, *coding.spec, coding.static_scale, on_grid);
+    round_token_to_fp8(
+        loops, token, *coding.spec, coding.static_scale, on_grid);
     token = on_grid;
   }
   const bool as_int8 = coding.spec && !coding.spec->floating;
   if (as_int8) {
-    const float scale =
-        coding.static_scale ? *coding.static_scale : dynamic_int8_scale(token);
-    encode_int8(token, scale, codes.first(token.size()));
+    const float scale = int8_scale(loops, token, coding.static_scale);
+    loops.codes8(token.data(), coding.columns, scale, codes.data());
     std::ranges::fill(scales, scale);
   }
   for (std::int64_t b = 0; b < coding.blocks; ++b) {
-    const auto first = static_cast<std::size_t>(b * coding.block);
-    const std::size_t count =
-        std::min(static_cast<std::size_t>(coding.block), token.size() - first);
-    const auto block_codes = codes.subspan(first, count);
+    const std::int64_t first = b * coding.block;
+    const std::int64_t count = std::min(coding.block, coding.columns - first);
+    std::int16_t* block_codes = codes.data() + first;
     if (!as_int8) {
-      scales[b] = encode_fine(token.subspan(first, count), block_codes);
+      scales[b] = encode_fine(loops,
+                              token.subspan(static_cast<std::size_t>(first),
+                                            static_cast<std::size_t>(count)),
+                              block_codes);
     }
-    sums[b] = sum_of(block_codes);
+    sums[b] = loops.sum(block_codes, count);
   }
 }
 
@@ -140,25 +144,22 @@ void CodedInputs::encode_group(const InputCoding& coding,
                                std::int64_t group) {
   const std::int64_t first = group * group_;
   const std::int64_t count = std::min(group_, tokens_ - first);
-  std::int32_t* pairs = pairs_.get() + first * pairs_per_token_;
-  std::vector<std::int16_t> codes(static_cast<std::size_t>(coding.padded));
+  std::vector<std::int16_t> codes(
+      static_cast<std::size_t>(count * coding.padded));
+  const auto columns = static_cast<std::size_t>(coding.columns);
+  const auto padded = static_cast<std::size_t>(coding.padded);
+  const auto blocks = static_cast<std::size_t>(blocks_);
   for (std::int64_t t = 0; t < count; ++t) {
-    const auto columns = static_cast<std::size_t>(coding.columns);
-    const auto block_at = static_cast<std::size_t>((first + t) * blocks_);
-    const auto blocks = static_cast<std::size_t>(blocks_);
+    const auto token = static_cast<std::size_t>(first + t);
     encode_token(
         coding,
-        x.subspan(static_cast<std::size_t>(first + t) * columns, columns),
-        codes,
-        std::span(scales_).subspan(block_at, blocks),
-        std::span(sums_).subspan(block_at, blocks));
-    for (std::int64_t p = 0; p < pairs_per_token_; ++p) {
-      const auto low = static_cast<std::uint16_t>(codes[2 * p]);
-      const auto high = static_cast<std::uint16_t>(codes[2 * p + 1]);
-      pairs[p * count + t] = static_cast<std::int32_t>(
-          low | (static_cast<std::uint32_t>(high) << 16));
-    }
+        x.subspan(token * columns, columns),
+        std::span(codes).subspan(static_cast<std::size_t>(t) * padded, padded),
+        std::span(scales_).subspan(token * blocks, blocks),
+        std::span(sums_).subspan(token * blocks, blocks));
   }
+  interleave(
+      codes, count, pairs_per_token_, pairs_.get() + first * pairs_per_token_);
 }
 
 std::int64_t CodedInputs::groups() const {

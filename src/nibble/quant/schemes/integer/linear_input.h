@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nibble/quant/core/number_spec.h"
+#include "nibble/quant/schemes/common/input_loops.h"
 #include "nibble/quant/schemes/integer/linear_kernels.h"
 #include "nibble/tensor/view.h"
 
@@ -14,6 +15,7 @@ namespace nibble::quant {
 
 // How a layer turns float32 activations into 16-bit codes.
 struct InputCoding {
+  const InputLoops* loops = &kInputLoopsPortable;
   // Nothing: activations are kept as they are, up to 16 bits with a scale of
   // their own for each block (error at most 2^-16 of the block's largest).
   // Floating: rounded to FP8 first, then the same. Integer of 8 bits: the

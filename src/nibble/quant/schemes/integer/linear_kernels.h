@@ -64,7 +64,8 @@ struct IntegerKernels {
               std::int64_t tile,
               const IntegerInputs& inputs,
               float* out);
-  // panel (columns / 2, 16, 2) = codes less zero points of some blocks.
+  // panel = codes less zero points of some blocks, in the order in which this
+  // set's panel() reads them: (columns / 2, 16, 2) or (columns, 16).
   void (*unpack)(const IntegerWeights& weights,
                  std::int64_t tile,
                  BlockRange range,

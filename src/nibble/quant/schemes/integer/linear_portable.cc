@@ -33,21 +33,8 @@ std::int64_t block_columns(const IntegerWeights& weights, std::int64_t block) {
   return std::min(weights.block, weights.columns - block * weights.block);
 }
 
-// Codes of one row of a run, in column order.
-void unpack_row(std::uint32_t dword, int bits, std::int16_t* codes) {
-  if (bits == 4) {
-    for (int column = 0; column < 8; ++column) {
-      const int shift = 16 * (column % 2) + 4 * (column / 2);
-      codes[column] = static_cast<std::int16_t>((dword >> shift) & 15u);
-    }
-    return;
-  }
-  for (int column = 0; column < 4; ++column) {
-    const int shift = 16 * (column % 2) + 8 * (column / 2);
-    codes[column] = static_cast<std::int8_t>((dword >> shift) & 0xFFu);
-  }
-}
-
+// panel (columns, 16): unlike the other kernels this one keeps columns apart,
+// so that compilers find plain products of 16-bit numbers.
 void unpack(const IntegerWeights& weights,
             std::int64_t tile,
             BlockRange range,
@@ -65,17 +52,26 @@ void unpack(const IntegerWeights& weights,
     }
     const std::int64_t runs = block_columns(weights, b) / run_columns;
     for (std::int64_t i = 0; i < runs; ++i, codes += 64) {
-      for (int r = 0; r < kRows; ++r) {
-        std::uint32_t dword = 0;
-        std::memcpy(&dword, codes + 4 * r, sizeof dword);
-        if constexpr (std::endian::native == std::endian::big) {
+      std::array<std::uint32_t, kRows> dwords{};
+      std::memcpy(dwords.data(), codes, sizeof dwords);
+      if constexpr (std::endian::native == std::endian::big) {
+        for (std::uint32_t& dword : dwords) {
           dword = __builtin_bswap32(dword);
         }
-        std::array<std::int16_t, 8> row{};
-        unpack_row(dword, weights.bits, row.data());
-        for (int column = 0; column < run_columns; ++column) {
-          panel[(column / 2) * 2 * kRows + 2 * r + column % 2] =
-              static_cast<std::int16_t>(row[column] - zeros[r]);
+      }
+      for (int column = 0; column < run_columns; ++column) {
+        const int shift = 16 * (column % 2) + weights.bits * (column / 2);
+        std::int16_t* to = panel + column * kRows;
+        if (weights.bits == 4) {
+          for (int r = 0; r < kRows; ++r) {
+            to[r] = static_cast<std::int16_t>(
+                static_cast<int>((dwords[r] >> shift) & 15u) - zeros[r]);
+          }
+        } else {
+          for (int r = 0; r < kRows; ++r) {
+            const auto code = static_cast<std::int8_t>(dwords[r] >> shift);
+            to[r] = static_cast<std::int16_t>(code - zeros[r]);
+          }
         }
       }
       panel += run_columns * kRows;
@@ -101,7 +97,10 @@ void multiply(const IntegerWeights& weights,
       const auto low = static_cast<std::int16_t>(pair & 0xFFFFu);
       const auto high = static_cast<std::int16_t>(pair >> 16);
       for (int r = 0; r < kRows; ++r) {
-        sums[r] += panel[2 * r] * low + panel[2 * r + 1] * high;
+        sums[r] += panel[r] * low;
+      }
+      for (int r = 0; r < kRows; ++r) {
+        sums[r] += panel[kRows + r] * high;
       }
       panel += 2 * kRows;
       pairs += inputs.tokens;

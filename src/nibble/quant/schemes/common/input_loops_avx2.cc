@@ -1,0 +1,7 @@
+#include "nibble/quant/schemes/common/input_loops_body.h"
+
+namespace nibble::quant {
+
+const InputLoops kInputLoopsAvx2 = kLoops;
+
+}  // namespace nibble::quant
