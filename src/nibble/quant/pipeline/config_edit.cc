@@ -128,15 +128,12 @@ std::string with_entry(std::string_view text,
   NIBBLE_CHECK(parsed.is_object(),
                kCorruptData,
                "config.json: found text that is no JSON object, expected one");
-  // A byte order mark is legal before the object; it stays where it is.
-  const std::size_t skip = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
-  const std::string_view body = text.substr(skip);
-  const Members members = find_members(body, key);
+  const Members members = find_members(text, key);
 
   // The white space before the first key shows the file's style.
   std::string_view lead;
   if (members.first_key != 0) {
-    lead = body.substr(members.open, members.first_key - members.open);
+    lead = text.substr(members.open, members.first_key - members.open);
   }
   const std::size_t line = lead.rfind('\n');
   std::string_view newline;
@@ -150,7 +147,7 @@ std::string with_entry(std::string_view text,
   std::string result(text);
   if (members.value) {
     const auto [begin, end] = *members.value;
-    return result.replace(skip + begin, end - begin, entry);
+    return result.replace(begin, end - begin, entry);
   }
   std::string added = members.first_key == 0 ? "" : ",";
   if (newline.empty()) {
@@ -165,7 +162,7 @@ std::string with_entry(std::string_view text,
   added += nlohmann::json(std::string(key)).dump();
   added += ": ";
   added += entry;
-  return result.insert(skip + members.last_value, added);
+  return result.insert(members.last_value, added);
 }
 
 }  // namespace nibble::quant

@@ -30,12 +30,19 @@ std::uint64_t output_bytes_of(const PlannedLayer& layer) {
 
 }  // namespace
 
-std::int64_t tile_unit_rows(const Plan& plan, const PlannedLayer& layer) {
-  std::int64_t unit = format_named(plan.format).row_multiple();
-  if (layer.spec && layer.spec->weight.grain == Grain::kBlock) {
-    unit = std::lcm(unit, layer.spec->weight.block_rows);
+std::int64_t unit_rows(const LayerSpec& spec,
+                       std::int64_t multiple,
+                       std::int64_t rows) {
+  if (spec.weight.grain == Grain::kBlock) {
+    multiple = std::lcm(multiple, spec.weight.block_rows);
   }
-  return std::min(unit, layer.source.rows);
+  return std::min(multiple, rows);
+}
+
+std::int64_t tile_unit_rows(const Plan& plan, const PlannedLayer& layer) {
+  return unit_rows(layer.spec.value_or(LayerSpec{}),
+                   format_named(plan.format).row_multiple(),
+                   layer.source.rows);
 }
 
 std::uint64_t tile_cost_bytes(const Plan& plan,

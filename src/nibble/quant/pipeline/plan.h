@@ -67,6 +67,9 @@ struct QuantizeOptions {
   std::function<void(std::string_view step)> before_step;
 };
 
+// Rows at whose multiples QuantizedCheckpoint::unpack may begin.
+inline constexpr std::int64_t kUnpackRows = 128;
+
 // Everything that a job will do, known from headers alone. A value: printable
 // as JSON, comparable by its hash, testable without weights.
 struct Plan {
@@ -107,7 +110,12 @@ struct Plan {
                                      const PlannedLayer& layer,
                                      DType source_dtype,
                                      int workers);
-// Least rows that are encoded and packed at a time.
+// Least rows that are encoded, packed and measured at a time: a multiple of
+// `multiple` and of the spec's blocks, or all rows.
+[[nodiscard]] std::int64_t unit_rows(const LayerSpec& spec,
+                                     std::int64_t multiple,
+                                     std::int64_t rows);
+// The same for a planned layer.
 [[nodiscard]] std::int64_t tile_unit_rows(const Plan& plan,
                                           const PlannedLayer& layer);
 // Memory of one tile of `rows` rows with everything made from it, in bytes.

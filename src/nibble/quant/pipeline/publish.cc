@@ -52,7 +52,7 @@ CopiedFile copy_one(const fs::path& from, const fs::path& to) {
     copied = digest_file(File::open_read(from), &target);
     target.sync();
   }
-  const CopiedFile again = digest_file(File::open_read(to), nullptr);
+  const CopiedFile again = digest_of_file(to);
   NIBBLE_CHECK(again.checksum == copied.checksum && again.bytes == copied.bytes,
                kIo,
                "{}: found other bytes on disk than were written",
@@ -104,6 +104,10 @@ std::vector<CopiedFile> copy_side_files(const load::CheckpointDirectory& source,
     copied.back().name = name.generic_string();
   }
   return copied;
+}
+
+CopiedFile digest_of_file(const fs::path& path) {
+  return digest_file(File::open_read(path), nullptr);
 }
 
 void publish(const fs::path& partial,

@@ -19,6 +19,9 @@ using StepHook = std::function<void(std::string_view step)>;
     const std::filesystem::path& directory,
     const StepHook& before_step);
 
+// Size and digest of a file, without a name.
+[[nodiscard]] CopiedFile digest_of_file(const std::filesystem::path& path);
+
 // Makes partial appear as output at once: everything in it is durable before
 // its name changes. A checkpoint at output changes places with it and is
 // removed afterwards.

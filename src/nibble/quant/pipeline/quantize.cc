@@ -11,6 +11,7 @@
 #include "nibble/base/file.h"
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
+#include "nibble/container/safetensors/index.h"
 #include "nibble/container/safetensors/reader.h"
 #include "nibble/container/safetensors/writer.h"
 #include "nibble/quant/pipeline/check.h"
@@ -197,10 +198,17 @@ QuantizeReport Job::run_in(Journal& journal) {
   if (plan_.shards.size() > 1) {
     container::write_safetensors_index(partial_, files_of(plan_));
   }
-  const std::vector<CopiedFile> files =
+  std::vector<CopiedFile> files =
       copy_side_files(source_, partial_, options_.before_step);
   step("config");
   write_file_atomically(partial_ / kConfigName, plan_.config_text);
+  for (const std::string_view name :
+       {std::string_view(kConfigName), container::kSafetensorsIndexName}) {
+    if (fs::exists(partial_ / name)) {
+      files.push_back(digest_of_file(partial_ / name));
+      files.back().name = name;
+    }
+  }
   step("check");
   check_output(plan_, results, partial_, progress_);
 

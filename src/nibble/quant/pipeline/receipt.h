@@ -13,7 +13,7 @@
 
 namespace nibble::quant {
 
-// A file that was copied beside the tensors.
+// A file that stands beside the tensors.
 struct CopiedFile {
   std::string name;  // relative to the directory, with '/'
   std::uint64_t bytes = 0;

@@ -1,0 +1,87 @@
+#include "nibble/quant/pipeline/figures.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "nibble/tensor/convert.h"
+#include "nibble/tensor/tensor.h"
+
+namespace nibble::quant {
+namespace {
+
+TEST(MeasureError, GivesSumsOfSquaresAndTheLargestDifference) {
+  const std::vector<float> weight{3, -4, 0.5F};
+  const std::vector<float> decoded{2, -4, 1};
+  const ErrorSums sums = measure_error(weight, decoded);
+  EXPECT_DOUBLE_EQ(sums.error, 1.25);
+  EXPECT_DOUBLE_EQ(sums.weight, 25.25);
+  EXPECT_DOUBLE_EQ(sums.decoded, 21);
+  EXPECT_DOUBLE_EQ(sums.product, 22.5);
+  EXPECT_EQ(sums.max_abs, 1);
+  const ErrorFigures figures = figures_of(sums);
+  EXPECT_DOUBLE_EQ(figures.relative_mse, 1.25 / 25.25);
+  EXPECT_NEAR(figures.cosine, 22.5 / std::sqrt(25.25 * 21), 1e-15);
+}
+
+// Lengths around the lanes and runs of the summation, against plain float64.
+TEST(MeasureError, AgreesWithPlainSummationAtEveryLength) {
+  for (const std::size_t length :
+       {0U, 1U, 15U, 16U, 17U, 1023U, 1025U, 5000U}) {
+    std::vector<float> weight(length);
+    std::vector<float> decoded(length);
+    double error = 0;
+    double squares = 0;
+    for (std::size_t i = 0; i < length; ++i) {
+      weight[i] = std::sin(static_cast<float>(i));
+      decoded[i] = weight[i] + 0.01F * std::cos(3 * static_cast<float>(i));
+      const double w = static_cast<double>(weight[i]);
+      const double e = w - static_cast<double>(decoded[i]);
+      error += e * e;
+      squares += w * w;
+    }
+    const ErrorSums sums = measure_error(weight, decoded);
+    EXPECT_NEAR(sums.error, error, 1e-6 * error) << length;
+    EXPECT_NEAR(sums.weight, squares, 1e-6 * squares) << length;
+  }
+}
+
+TEST(FiguresOf, AreFiniteForZeros) {
+  const std::vector<float> zero(4, 0.0F);
+  const ErrorFigures same = figures_of(measure_error(zero, zero));
+  EXPECT_EQ(same.relative_mse, 0);
+  EXPECT_EQ(same.cosine, 1);
+  const std::vector<float> one(4, 1.0F);
+  const ErrorFigures lost = figures_of(measure_error(one, zero));
+  EXPECT_EQ(lost.relative_mse, 1);
+  EXPECT_EQ(lost.cosine, 0);
+}
+
+class Finite : public testing::TestWithParam<DType> {};
+
+TEST_P(Finite, FindsNaNAndInfinityOfEveryType) {
+  Tensor tensor = Tensor::zeros(GetParam(), {5, 40});
+  EXPECT_TRUE(all_finite(tensor.view()));
+  EXPECT_EQ(find_non_finite(tensor.view()).first, -1);
+  std::vector<float> values(200, 1.0F);
+  values[0] = -65504.0F;  // the largest of F16 is finite
+  values[63] = -std::numeric_limits<float>::infinity();
+  values[64] = std::numeric_limits<float>::quiet_NaN();
+  values[65] = std::numeric_limits<float>::infinity();
+  convert_from_float(values, tensor.view());
+  EXPECT_FALSE(all_finite(tensor.view()));
+  const NonFinite found = find_non_finite(tensor.view());
+  EXPECT_EQ(found.first, 63);
+  EXPECT_FALSE(found.first_is_nan);
+  EXPECT_EQ(found.nan_count, 1);
+  EXPECT_EQ(found.inf_count, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    DTypes, Finite, testing::Values(DType::kF32, DType::kF16, DType::kBF16));
+
+}  // namespace
+}  // namespace nibble::quant

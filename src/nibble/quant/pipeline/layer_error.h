@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "nibble/container/checkpoint.h"
+#include "nibble/quant/core/format.h"
+#include "nibble/quant/pipeline/figures.h"
+#include "nibble/quant/pipeline/plan.h"
+
+namespace nibble::quant {
+
+struct LayerComparison {
+  ErrorSums sums;
+  std::string source_checksum;  // as ItemResult::source_checksum
+};
+
+// Decodes a quantized module block of rows by block and compares it with the
+// weight that it was made from, in the order in which execute() does, so that
+// the figures are the same. kCheckFailed when the shapes differ.
+[[nodiscard]] LayerComparison compare_layer(
+    const container::CheckpointReader& source,
+    const MatrixSource& matrix,
+    const QuantizedCheckpoint& quantized,
+    std::string_view module);
+
+}  // namespace nibble::quant

@@ -1,0 +1,355 @@
+#include "nibble/quant/pipeline/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "nibble/base/error.h"
+#include "nibble/base/function_ref.h"
+#include "nibble/base/json.h"
+#include "nibble/base/parallel.h"
+#include "nibble/load/checkpoint_directory.h"
+#include "nibble/quant/core/registry.h"
+#include "nibble/quant/pipeline/check.h"
+#include "nibble/quant/pipeline/layer_error.h"
+#include "nibble/quant/pipeline/output_place.h"
+#include "nibble/quant/pipeline/publish.h"
+#include "nibble/quant/pipeline/survey.h"
+
+namespace nibble::quant {
+namespace {
+
+namespace fs = std::filesystem;
+using container::TensorInfo;
+using nlohmann::json;
+
+// Figures are recomputed by the same code in the same order; anything but
+// rounding of the text form is a difference.
+constexpr double kFigureTolerance = 1e-9;
+
+// What a receipt says of one written tensor.
+struct Promised {
+  std::string name;
+  std::string dtype;
+  std::string checksum;
+};
+
+class Verifier {
+ public:
+  Verifier(const fs::path& directory, ProgressSink& progress)
+      : directory_(load::open_checkpoint(directory)), progress_(progress) {}
+
+  VerifyReport run(const std::optional<fs::path>& source) {
+    read_receipt();
+    attempt([&] {
+      quantized_ = open_quantized(*directory_.config, *directory_.reader);
+    });
+    if (receipt_) {
+      attempt([&] { check_files(); });
+      attempt([&] { check_tensors(); });
+      attempt([&] { read_layers(); });
+    }
+    if (quantized_) {
+      check_scales();
+    } else if (report_.problems.empty()) {
+      report_.notes.emplace_back("the checkpoint is dense: it has no scales");
+    }
+    if (source && quantized_) {
+      attempt([&] { compare_with(*source); });
+    }
+    report_.ok = report_.problems.empty();
+    return std::move(report_);
+  }
+
+ private:
+  void problem(std::string text) {
+    const std::scoped_lock lock(mutex_);
+    report_.problems.push_back(std::move(text));
+  }
+
+  // Runs a check; its failure is a problem.
+  void attempt(FunctionRef<void()> check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      problem(error.what());
+    } catch (const json::exception& error) {
+      problem(fmt::format("{}: {}", kReceiptName, error.what()));
+    }
+  }
+
+  // Runs check(i) for each of count things in parallel; problems come out in
+  // the order of i.
+  void attempt_all(std::size_t count, FunctionRef<void(std::size_t)> check) {
+    std::vector<std::string> found(count);
+    parallel_for(static_cast<std::int64_t>(count),
+                 1,
+                 [&](std::int64_t begin, std::int64_t) {
+                   const auto i = static_cast<std::size_t>(begin);
+                   try {
+                     check(i);
+                   } catch (const Error& error) {
+                     found[i] = error.what();
+                   }
+                 });
+    for (std::string& text : found) {
+      if (!text.empty()) {
+        problem(std::move(text));
+      }
+    }
+  }
+
+  void read_receipt();
+  void check_files();
+  void check_tensors();
+  void read_layers();
+  void check_scales();
+  void compare_with(const fs::path& source);
+  void compare_copies(const load::CheckpointDirectory& source);
+
+  load::CheckpointDirectory directory_;
+  ProgressSink& progress_;
+  std::optional<json> receipt_;
+  std::unique_ptr<QuantizedCheckpoint> quantized_;
+  std::map<std::string, std::string> source_checksums_;  // by module
+  std::mutex mutex_;
+  VerifyReport report_;
+};
+
+void Verifier::read_receipt() {
+  const fs::path path = directory_.path / kReceiptName;
+  if (!fs::exists(path)) {
+    report_.notes.push_back(fmt::format(
+        "{} is absent: no checksums to compare with, tensors and scales alone "
+        "were checked",
+        kReceiptName));
+    return;
+  }
+  attempt([&] { receipt_ = read_json_object(path); });
+}
+
+void Verifier::check_files() {
+  std::set<std::string> known;
+  for (const json& file : receipt_->at("files")) {
+    const auto name = file.at("name").get<std::string>();
+    known.insert(name);
+    // A receipt is a file like any other: it must not lead out of here.
+    const fs::path relative = fs::path(name).lexically_normal();
+    if (relative.is_absolute() || relative.empty() ||
+        *relative.begin() == "..") {
+      problem(fmt::format("{}: found a file {} outside of the directory",
+                          kReceiptName,
+                          printable(name)));
+      continue;
+    }
+    attempt([&] {
+      const CopiedFile found = digest_of_file(directory_.path / relative);
+      NIBBLE_CHECK(
+          found.checksum == file.at("checksum").get<std::string>(),
+          kCheckFailed,
+          "file {}: found {} bytes with checksum {}, expected {} bytes with {}",
+          printable(name),
+          found.bytes,
+          found.checksum,
+          file.at("bytes").get<std::uint64_t>(),
+          printable(file.at("checksum").get<std::string>()));
+    });
+  }
+  std::set<std::string> shards;
+  for (const json& shard : receipt_->at("shards")) {
+    shards.insert(shard.get<std::string>());
+  }
+  for (const auto& entry : fs::directory_iterator(directory_.path)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") && !shards.contains(name)) {
+      problem(
+          fmt::format("file {}: found weights that the receipt does not "
+                      "list",
+                      printable(name)));
+    }
+  }
+  for (const fs::path& file : directory_.side_files) {
+    if (!known.contains(file.generic_string())) {
+      report_.notes.push_back(
+          fmt::format("file {} is not in the receipt: it was added later",
+                      printable(file.generic_string())));
+    }
+  }
+}
+
+void Verifier::check_tensors() {
+  std::vector<Promised> promised;
+  std::set<std::string> names;
+  std::uint64_t bytes = 0;
+  for (const json& tensor : receipt_->at("tensors")) {
+    if (!tensor.contains("outputs")) {
+      continue;  // dropped
+    }
+    for (const json& output : tensor.at("outputs")) {
+      promised.push_back({output.at("name").get<std::string>(),
+                          output.at("dtype").get<std::string>(),
+                          output.at("checksum").get<std::string>()});
+      names.insert(promised.back().name);
+    }
+  }
+  for (const TensorInfo& tensor : directory_.reader->tensors()) {
+    bytes += tensor.bytes;
+    if (!names.contains(tensor.name)) {
+      problem(fmt::format("tensor {}: found one that the receipt does not list",
+                          printable(tensor.name)));
+    }
+  }
+  const auto expected = receipt_->at("output_bytes").get<std::uint64_t>();
+  if (bytes != expected) {
+    problem(fmt::format(
+        "tensors: found {} bytes in all, expected {}", bytes, expected));
+  }
+  progress_.begin("checksums", bytes);
+  attempt_all(promised.size(), [&](std::size_t i) {
+    const Promised& one = promised[i];
+    const TensorInfo* found = directory_.reader->find(one.name);
+    NIBBLE_CHECK(found != nullptr,
+                 kCheckFailed,
+                 "tensor {}: found none, expected {}",
+                 printable(one.name),
+                 printable(one.dtype));
+    NIBBLE_CHECK(dtype_name(found->dtype) == one.dtype,
+                 kCheckFailed,
+                 "tensor {}: found type {}, expected {}",
+                 printable(one.name),
+                 dtype_name(found->dtype),
+                 printable(one.dtype));
+    const std::string checksum = checksum_of(*directory_.reader, *found);
+    NIBBLE_CHECK(checksum == one.checksum,
+                 kCheckFailed,
+                 "tensor {}: found checksum {}, expected {}",
+                 printable(one.name),
+                 checksum,
+                 printable(one.checksum));
+    progress_.advance(found->bytes);
+  });
+  progress_.end();
+}
+
+// Errors as the receipt states them.
+void Verifier::read_layers() {
+  for (const json& tensor : receipt_->at("tensors")) {
+    if (!tensor.contains("layers")) {
+      continue;
+    }
+    for (const json& layer : tensor.at("layers")) {
+      const auto name = layer.at("module").get<std::string>();
+      source_checksums_[name] = layer.at("source_checksum").get<std::string>();
+      if (layer.contains("relative_mse")) {
+        report_.layers.push_back({name,
+                                  {layer.at("relative_mse").get<double>(),
+                                   layer.at("cosine").get<double>(),
+                                   layer.at("max_abs").get<double>()}});
+      }
+    }
+  }
+}
+
+void Verifier::check_scales() {
+  const std::vector<std::string> modules = quantized_->modules();
+  if (receipt_ && modules.size() != report_.layers.size()) {
+    problem(
+        fmt::format("modules: found {} declared as quantized, expected {} "
+                    "as in the receipt",
+                    modules.size(),
+                    report_.layers.size()));
+  }
+  attempt_all(modules.size(), [&](std::size_t i) {
+    for (const std::string& name : quantized_->tensors_of(modules[i])) {
+      check_values(*directory_.reader, directory_.reader->get(name));
+    }
+  });
+}
+
+void Verifier::compare_with(const fs::path& path) {
+  const load::CheckpointDirectory source = load::open_checkpoint(path);
+  const Survey all = survey(source);
+  std::map<std::string_view, const Module*> by_name;
+  for (const Module& module : all.modules) {
+    by_name.emplace(module.name, &module);
+  }
+  const std::vector<std::string> modules = quantized_->modules();
+  std::vector<std::optional<ErrorFigures>> figures(modules.size());
+  progress_.begin("comparing", 0);
+  attempt_all(modules.size(), [&](std::size_t i) {
+    const auto module = by_name.find(modules[i]);
+    NIBBLE_CHECK(module != by_name.end(),
+                 kCheckFailed,
+                 "module {}: found none of that name in the source",
+                 printable(modules[i]));
+    const LayerComparison compared = compare_layer(
+        *source.reader, module->second->source, *quantized_, modules[i]);
+    figures[i] = figures_of(compared.sums);
+    const auto expected = source_checksums_.find(modules[i]);
+    NIBBLE_CHECK(expected == source_checksums_.end() ||
+                     expected->second == compared.source_checksum,
+                 kCheckFailed,
+                 "module {}: found other weights in the source than were "
+                 "quantized",
+                 printable(modules[i]));
+  });
+  progress_.end();
+  // What the receipt states must be what comes out.
+  std::map<std::string, ErrorFigures> stated;
+  for (const LayerError& layer : report_.layers) {
+    stated[layer.name] = layer.figures;
+  }
+  report_.layers.clear();
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (!figures[i]) {
+      continue;
+    }
+    report_.layers.push_back({modules[i], *figures[i]});
+    const auto before = stated.find(modules[i]);
+    if (before != stated.end() &&
+        !(std::fabs(before->second.relative_mse - figures[i]->relative_mse) <=
+          kFigureTolerance * (1 + figures[i]->relative_mse))) {
+      problem(
+          fmt::format("module {}: found relative error {}, expected {} as "
+                      "in the receipt",
+                      printable(modules[i]),
+                      figures[i]->relative_mse,
+                      before->second.relative_mse));
+    }
+  }
+  compare_copies(source);
+}
+
+// Tensors that were copied have the source's bytes.
+void Verifier::compare_copies(const load::CheckpointDirectory& source) {
+  const auto tensors = source.reader->tensors();
+  attempt_all(tensors.size(), [&](std::size_t i) {
+    const TensorInfo* copy = directory_.reader->find(tensors[i].name);
+    if (copy == nullptr || copy->dtype != tensors[i].dtype ||
+        copy->shape != tensors[i].shape) {
+      return;  // quantized, or missing by the receipt
+    }
+    NIBBLE_CHECK(checksum_of(*source.reader, tensors[i]) ==
+                     checksum_of(*directory_.reader, *copy),
+                 kCheckFailed,
+                 "tensor {}: found other bytes than in the source",
+                 printable(tensors[i].name));
+  });
+}
+
+}  // namespace
+
+VerifyReport verify(const fs::path& directory,
+                    const std::optional<fs::path>& source,
+                    ProgressSink& progress) {
+  return Verifier(directory, progress).run(source);
+}
+
+}  // namespace nibble::quant
