@@ -111,9 +111,11 @@ void check_patterns(std::size_t rule,
   fail_with_hint(
       ErrorCode::kBadRecipe,
       kept_by_default
-          ? "remove the rule, or set \"defaults\": false to let the rules "
-            "alone decide"
-          : "remove the rule, or move it before the one that takes its linears",
+          ? "remove the rule, set \"defaults\": false to let the rules alone "
+            "decide, or mark it \"optional\": true"
+          : "remove the rule, move it before the one that takes its linears, "
+            "or "
+            "mark it \"optional\": true",
       "rules[{}]: found no linear that it decides: what it fits was decided "
       "before ({})",
       rule,
@@ -145,10 +147,14 @@ std::optional<std::size_t> first_rule(
   return std::nullopt;
 }
 
-void check_rules_live(std::span<const std::vector<Pattern>> rules,
+void check_rules_live(const Recipe& recipe,
+                      std::span<const std::vector<Pattern>> rules,
                       std::span<const LinearModule> linears,
                       std::span<const Decision> decisions) {
   for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+    if (recipe.rules[rule].optional) {
+      continue;
+    }
     check_patterns(rule, rules[rule], linears);
     const bool live = std::any_of(
         decisions.begin(), decisions.end(), [rule](const Decision& decision) {

@@ -21,7 +21,9 @@ namespace nibble::quant {
 
 // kBadRecipe for a pattern that fits no linear (with the nearest name), and
 // for a rule that decides none of them (with who decided them before it).
-void check_rules_live(std::span<const std::vector<Pattern>> rules,
+// Optional rules may be dead. rules: the patterns of recipe.
+void check_rules_live(const Recipe& recipe,
+                      std::span<const std::vector<Pattern>> rules,
                       std::span<const LinearModule> linears,
                       std::span<const Decision> decisions);
 

@@ -21,7 +21,7 @@ std::span<const RecipeKey> recipe_keys() {
 }
 
 std::span<const RecipeKey> rule_keys() {
-  static constexpr std::array<RecipeKey, 7> kKeys = {{
+  static constexpr std::array<RecipeKey, 8> kKeys = {{
       {"match",
        "names of modules: exact, a glob with * and ?, or re: and a regular "
        "expression over the whole name; or a list of these",
@@ -39,6 +39,10 @@ std::span<const RecipeKey> rule_keys() {
       {"on_indivisible",
        "what to do with a weight whose columns the group does not divide; "
        "error when absent",
+       false},
+      {"optional",
+       "true: no error when the rule or one of its patterns fits nothing in a "
+       "model; false when absent",
        false},
   }};
   return kKeys;
@@ -106,10 +110,12 @@ json recipe_schema() {
        {"group", group_schema()},
        {"activations", {{"enum", kActivations}, {"default", "none"}}},
        {"algorithm", {{"enum", algorithm_words()}, {"default", "rtn"}}},
-       {"on_indivisible", {{"enum", kOnIndivisible}, {"default", "error"}}}});
+       {"on_indivisible", {{"enum", kOnIndivisible}, {"default", "error"}}},
+       {"optional", {{"type", "boolean"}, {"default", false}}}});
   // A kept weight has no group, activations and so on.
   rule["if"] = {{"properties", {{"scheme", {{"const", "keep"}}}}}};
-  rule["then"] = {{"propertyNames", {{"enum", {"match", "scheme"}}}}};
+  rule["then"] = {
+      {"propertyNames", {{"enum", {"match", "scheme", "optional"}}}}};
   json schema = object_schema(
       recipe_keys(),
       {{"version", {{"const", 1}}},

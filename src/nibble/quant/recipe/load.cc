@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "nibble/base/file.h"
 #include "nibble/base/json.h"
 #include "nibble/base/units.h"
+#include "nibble/quant/recipe/foreign.h"
 #include "nibble/quant/recipe/recipe.h"
 
 namespace nibble::quant {
@@ -56,7 +58,8 @@ Recipe parse_text(std::string_view text, const std::string& where) {
   }
   return with_context(where, [&] {
     refuse_double_keys(text);
-    return parse_recipe(value);
+    const std::optional<json> translated = translate_foreign_recipe(value);
+    return parse_recipe(translated ? *translated : value);
   });
 }
 

@@ -263,14 +263,15 @@ Rule read_rule(const json& object, const std::string& where) {
   check_keys(object, where, rule_keys(), recipe_keys(), "beside rules");
   Rule rule;
   rule.match = read_match(object, where);
+  rule.optional = read_bool(object, where, "optional", false);
   const std::string name =
       read_word(object, where, "scheme", scheme_words(), "");
   if (name == "keep") {
     for (const auto& [key, value] : object.items()) {
-      NIBBLE_CHECK(key == "match" || key == "scheme",
+      NIBBLE_CHECK(key == "match" || key == "scheme" || key == "optional",
                    kBadRecipe,
-                   "{}: found the key {} in a rule that keeps, expected match "
-                   "and scheme alone",
+                   "{}: found the key {} in a rule that keeps, expected match, "
+                   "scheme and optional alone",
                    where,
                    key);
     }
@@ -296,10 +297,6 @@ Rule read_rule(const json& object, const std::string& where) {
   return rule;
 }
 
-json match_json(const Rule& rule) {
-  return rule.match;
-}
-
 json group_json(const NumberSpec& spec) {
   switch (spec.grain) {
     case Grain::kGroup:
@@ -313,21 +310,23 @@ json group_json(const NumberSpec& spec) {
 
 json rule_json(const Rule& rule) {
   if (!rule.spec) {
-    return {{"match", match_json(rule)}, {"scheme", "keep"}};
+    return {
+        {"match", rule.match}, {"scheme", "keep"}, {"optional", rule.optional}};
   }
   std::string_view activations = "none";
   if (rule.spec->input) {
     activations =
         rule.spec->input->grain == Grain::kTensor ? "static" : "dynamic";
   }
-  return {{"match", match_json(rule)},
+  return {{"match", rule.match},
           {"scheme", rule.spec->weight.scheme},
           {"symmetric", rule.spec->weight.symmetric},
           {"group", group_json(rule.spec->weight)},
           {"activations", activations},
           {"algorithm", rule.algorithm},
           {"on_indivisible",
-           kOnIndivisible[static_cast<std::size_t>(rule.on_indivisible)]}};
+           kOnIndivisible[static_cast<std::size_t>(rule.on_indivisible)]},
+          {"optional", rule.optional}};
 }
 
 }  // namespace

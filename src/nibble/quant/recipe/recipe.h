@@ -22,6 +22,9 @@ struct Rule {
   std::optional<LayerSpec> spec;   // nothing = keep dense
   std::string algorithm = "rtn";
   OnIndivisible on_indivisible = OnIndivisible::kError;
+  // Whether it may fit or decide nothing in a model: for recipes that serve
+  // several families.
+  bool optional = false;
 };
 
 // What is quantized and how: data, not code. The first rule that fits wins.
@@ -34,6 +37,8 @@ struct Recipe {
 
 // A recipe from a built-in name, a file, or JSON text. kBadRecipe says where
 // the text is wrong and suggests the nearest right word.
+// The JSON may also be torchchat's or a compressed-tensors quantization_config:
+// see foreign.h.
 [[nodiscard]] Recipe load_recipe(std::string_view name_file_or_json);
 [[nodiscard]] Recipe parse_recipe(const nlohmann::json& json);
 // The same recipe as JSON, every default written out: the key of caches.

@@ -107,10 +107,10 @@ TEST(Recipe, TheCanonicalFormReadsBackAsItself) {
   const json written = to_json(recipe);
   EXPECT_EQ(written, json::parse(R"({
     "version": 1, "name": "", "description": "", "defaults": false, "rules": [
-      {"match": ["re:.*router"], "scheme": "keep"},
+      {"match": ["re:.*router"], "scheme": "keep", "optional": false},
       {"match": ["*"], "scheme": "int4", "symmetric": true, "group": 128,
        "activations": "none", "algorithm": "rtn",
-       "on_indivisible": "error"}]})"));
+       "on_indivisible": "error", "optional": false}]})"));
   EXPECT_EQ(to_json(parse_recipe(written)), written);
   for (const BuiltinRecipe& builtin : builtin_recipes()) {
     const json form = to_json(load_recipe(builtin.name));
@@ -212,6 +212,8 @@ TEST(Recipe, WrongRulesAreRefusedWithTheNearestRightWord) {
       {rule(int4 + R"("on_indivisible": "small")"), "on_indivisible: found"},
       {rule(R"("match": "*", "scheme": "keep", "group": 64)"),
        "the key group in a rule that keeps"},
+      {rule(R"("match": "*", "scheme": "keep", "optional": 1)"),
+       "optional: found 1, expected true or false"},
       {rule(R"("match": "*", "scheme": "fp8", "symmetric": false)"),
        "rules[1]: "},
       {rule(int4 + R"("group": [128, 128])"), "rules[1]: "},

@@ -83,7 +83,7 @@ std::vector<Decision> resolve(const Recipe& recipe,
   for (const LinearModule& linear : linears) {
     decisions.push_back(decide(recipe, family, rules, linear));
   }
-  check_rules_live(rules, linears, decisions);
+  check_rules_live(recipe, rules, linears, decisions);
   const auto siblings = sibling_sets(family, linears);
   apply_indivisible(recipe, linears, siblings, decisions);
   check_siblings(siblings, linears, decisions);

@@ -37,11 +37,11 @@ struct Decision {
 // the caller, who knows the dtype of each weight.
 //
 // kBadRecipe, with a suggestion: a pattern that fits no linear; a rule that
-// decides nothing (dead); a group that does not divide, where the rule says
-// error; members of a fused set, or experts of one layer, that are treated
-// differently; a recipe that quantizes nothing at all. kUnsupported: static
-// activations (their scales come from calibration), and what a scheme refuses
-// for a shape.
+// decides nothing (dead), unless it is optional; a group that does not divide,
+// where the rule says error; members of a fused set, or experts of one layer,
+// that are treated differently; a recipe that quantizes nothing at all.
+// kUnsupported: static activations (their scales come from calibration), and
+// what a scheme refuses for a shape.
 [[nodiscard]] std::vector<Decision> resolve(
     const Recipe& recipe,
     const model::Family& family,

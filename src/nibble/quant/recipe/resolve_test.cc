@@ -143,6 +143,16 @@ TEST(Resolve, ARuleThatDecidesNothingIsRefusedWithWhoDecidedBefore) {
           "1 by the family's keep list");
 }
 
+TEST(Resolve, AnOptionalRuleMayBeDead) {
+  const auto decided = decide(recipe(
+      R"({"match": ["vision.*", "lm_head"], "scheme": "keep",
+          "optional": true},
+         {"match": "*", "scheme": "int4"},
+         {"match": "*.o_proj", "scheme": "int8", "optional": true})"));
+  EXPECT_EQ(spec_text(decided.at("model.layers.0.self_attn.o_proj")),
+            "int4 group 128");
+}
+
 TEST(Resolve, AGroupThatDoesNotDivideIsRefusedWithOneThatDoes) {
   const Sizes smollm = {576, 1536, 576};
   refused(R"({"match": "*", "scheme": "int4"})",
