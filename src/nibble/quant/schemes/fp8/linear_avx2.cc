@@ -75,7 +75,7 @@ void few(const Fp8Weights& weights,
          float* out) {
   // Enough independent sums to hide the latency of the multiplication, few
   // enough for 16 registers.
-  constexpr int kChains = kTokens == 1 ? 4 : kTokens == 2 ? 2 : 1;
+  constexpr int kChains = kTokens <= 2 ? 2 : 1;
   const std::uint8_t* codes =
       weights.codes + tile * weights.columns * kTileRows;
   const float* values = inputs.values;
@@ -94,16 +94,25 @@ void few(const Fp8Weights& weights,
     }
     for (; column < end; column += 4) {
       _mm_prefetch(reinterpret_cast<const char*>(codes) + 2048, _MM_HINT_T0);
+      // One half after the other: both at once do not fit into registers.
       const Quad low = load_quad(codes);
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) {
+          __m256& sum = acc[t][c % kChains].low;
+          sum = _mm256_fmadd_ps(
+              low.column[c], _mm256_set1_ps(values[c * kTokens + t]), sum);
+        }
+      }
       const Quad high = load_quad(codes + 32);
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c) {
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
-          const __m256 value = _mm256_set1_ps(values[c * kTokens + t]);
-          Rows& sum = acc[t][c % kChains];
-          sum = {_mm256_fmadd_ps(low.column[c], value, sum.low),
-                 _mm256_fmadd_ps(high.column[c], value, sum.high)};
+          __m256& sum = acc[t][c % kChains].high;
+          sum = _mm256_fmadd_ps(
+              high.column[c], _mm256_set1_ps(values[c * kTokens + t]), sum);
         }
       }
       codes += 4 * kTileRows;

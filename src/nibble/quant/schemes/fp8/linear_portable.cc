@@ -72,12 +72,20 @@ void multiply(int tiles,
       const float* weights = panel + tile * panel_stride;
       const float* values = inputs.values + range.first * inputs.tokens + t;
       std::array<float, kRows> sums{};
-      for (std::int64_t i = 0; i < range.count; ++i) {
+      for (std::int64_t i = 0; i < range.count; i += 4) {
+        const float x0 = values[0];
+        const float x1 = values[inputs.tokens];
+        const float x2 = values[2 * inputs.tokens];
+        const float x3 = values[3 * inputs.tokens];
+// Left rolled, the loop becomes vectors; unrolled first, it stays scalar.
+#pragma GCC unroll 1
         for (int r = 0; r < kRows; ++r) {
-          sums[r] += weights[r] * *values;
+          sums[r] +=
+              (weights[r] * x0 + weights[kRows + r] * x1) +
+              (weights[2 * kRows + r] * x2 + weights[3 * kRows + r] * x3);
         }
-        weights += kRows;
-        values += inputs.tokens;
+        weights += 4 * kRows;
+        values += 4 * inputs.tokens;
       }
       for (int r = 0; r < kRows; ++r) {
         out[(t * tiles + tile) * kRows + r] += sums[r];
