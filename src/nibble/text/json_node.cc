@@ -1,6 +1,7 @@
 #include "nibble/text/json_node.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
 
