@@ -29,8 +29,6 @@ struct Avx2 {
 
   static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
 
-  static Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
-
   static Float fma(Float a, Float b, Float c) {
     return _mm256_fmadd_ps(a, b, c);
   }
@@ -40,6 +38,8 @@ struct Avx2 {
   }
 
   static Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
+
+  static Int max(Int a, Int b) { return _mm256_max_epi32(a, b); }
 
   static Int sub(Int a, Int b) { return _mm256_sub_epi32(a, b); }
 
@@ -58,10 +58,6 @@ struct Avx2 {
 
   static Int nearest(Float a) { return _mm256_cvtps_epi32(a); }
 
-  static Int select_less(Float a, Float b, Int yes, Int no) {
-    return _mm256_blendv_epi8(no, yes, bits(_mm256_cmp_ps(a, b, _CMP_LT_OQ)));
-  }
-
   static Float round_f16(Float a) {
     return _mm256_cvtph_ps(
         _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -78,6 +74,10 @@ struct Avx2 {
   }
 
   static Int add16(Int a, Int b) { return _mm256_adds_epi16(a, b); }
+
+  static Int min8_unsigned(Int a, int most) {
+    return _mm256_min_epu8(a, _mm256_set1_epi8(static_cast<char>(most)));
+  }
 
   static Int clamp8(Int a, int low, int high) {
     a = _mm256_max_epi8(a, _mm256_set1_epi8(static_cast<char>(low)));

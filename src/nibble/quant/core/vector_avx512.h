@@ -28,8 +28,6 @@ struct Avx512 {
 
   static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
 
-  static Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
-
   // a * b + c
   static Float fma(Float a, Float b, Float c) {
     return _mm512_fmadd_ps(a, b, c);
@@ -41,6 +39,8 @@ struct Avx512 {
   }
 
   static Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
+
+  static Int max(Int a, Int b) { return _mm512_max_epi32(a, b); }
 
   static Int sub(Int a, Int b) { return _mm512_sub_epi32(a, b); }
 
@@ -60,11 +60,6 @@ struct Avx512 {
   // Nearest integer, ties to even.
   static Int nearest(Float a) { return _mm512_cvtps_epi32(a); }
 
-  // Lane by lane: a < b ? yes : no.
-  static Int select_less(Float a, Float b, Int yes, Int no) {
-    return _mm512_mask_mov_epi32(no, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), yes);
-  }
-
   static Float round_f16(Float a) {
     return _mm512_cvtph_ps(
         _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -83,6 +78,10 @@ struct Avx512 {
   }
 
   static Int add16(Int a, Int b) { return _mm512_adds_epi16(a, b); }
+
+  static Int min8_unsigned(Int a, int most) {
+    return _mm512_min_epu8(a, _mm512_set1_epi8(static_cast<char>(most)));
+  }
 
   static Int clamp8(Int a, int low, int high) {
     a = _mm512_max_epi8(a, _mm512_set1_epi8(static_cast<char>(low)));

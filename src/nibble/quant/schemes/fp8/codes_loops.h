@@ -14,35 +14,45 @@ class Coder {
   Coder(const CodeRuns& job, std::size_t run) : divide_(job.scales[run]) {}
 
   NIBBLE_INLINE typename V::Int block(const typename V::Block& weights) const {
-    return V::pack16_unsigned(
-        V::pack32(code(weights.part[0]), code(weights.part[1])),
-        V::pack32(code(weights.part[2]), code(weights.part[3])));
+    const auto& part = weights.part;
+    const auto offset = V::set16(-kOffset);
+    const auto a = V::pack32(magnitude(part[0]), magnitude(part[1]));
+    const auto b = V::pack32(magnitude(part[2]), magnitude(part[3]));
+    const auto magnitudes = V::min8_unsigned(
+        V::pack16_unsigned(V::add16(a, offset), V::add16(b, offset)), 0x7E);
+    // Saturating packs keep the sign bit. It is the weight's: the quotient's
+    // correction step loses that of a zero.
+    const auto signs = V::pack16(V::pack32(V::bits(part[0]), V::bits(part[1])),
+                                 V::pack32(V::bits(part[2]), V::bits(part[3])));
+    return V::bit_or(magnitudes,
+                     V::bit_and(signs, V::set(static_cast<int>(0x80808080U))));
   }
 
  private:
-  // E4M3 bits: sign 7, exponent 6..3 (bias 7), mantissa 2..0. A float32 has
-  // exponent bias 127 and 20 more bits of mantissa.
-  NIBBLE_INLINE typename V::Int code(typename V::Float weight) const {
+  // E4M3 bits: sign 7, exponent 6..3 (bias 7), mantissa 2..0; exponent 0 is
+  // subnormal with the step of exponent 1, 2^-9.
+  //
+  // Let p be the quotient's power of two, at least 2^-6. A float32 near
+  // p * 2^20 has the code's step, p / 8: adding that number rounds to n eighths
+  // of p, ties to even, and leaves n (0 to 16) in the low bits. The code is n
+  // plus 8 for each power of two above 2^-6, carries included.
+  static constexpr int kPower = 20;
+  // Eight times the exponent field of 2^-6 * 2^20.
+  static constexpr int kOffset = 8 * (127 - 6 + kPower);
+
+  // kOffset + the code without its sign; beyond 448 a number above that of
+  // 0x7E.
+  NIBBLE_INLINE typename V::Int magnitude(typename V::Float weight) const {
     auto x = divide_(weight);
     if constexpr (kReference) {
       x = Type::round(x);
     }
-    const auto magnitude = V::min(
-        V::floats(V::bit_and(V::bits(x), V::set(0x7FFFFFFF))), V::set(448.0F));
-    // Normal: add half a unit less one, plus one when the last bit is odd.
-    const auto bits = V::bits(magnitude);
-    const auto odd = V::bit_and(V::template shift_right<20>(bits), V::set(1));
-    const auto normal = V::template shift_right<20>(
-        V::add(V::add(bits, odd), V::set(0x7FFFF - (120 << 23))));
-    // Below 2^-6: a float32 near 2^14 has the subnormals' step of 2^-9.
-    const auto subnormal = V::sub(V::bits(V::add(magnitude, V::set(0x1p14F))),
-                                  V::bits(V::set(0x1p14F)));
-    const auto code =
-        V::select_less(magnitude, V::set(0x1p-6F), subnormal, normal);
-    // The sign is the weight's: the correction step loses that of a zero.
-    return V::bit_or(
-        code,
-        V::bit_and(V::template shift_right<24>(V::bits(weight)), V::set(0x80)));
+    const auto bits = V::bit_and(V::bits(x), V::set(0x7FFFFFFF));
+    const auto power =
+        V::max(V::bit_and(bits, V::set(0x7F800000)), V::set((127 - 6) << 23));
+    const auto magic = V::add(power, V::set(kPower << 23));
+    const auto sum = V::bits(V::add(V::floats(bits), V::floats(magic)));
+    return V::add(V::sub(sum, magic), V::template shift_right<20>(magic));
   }
 
   typename Type::Divide divide_;
