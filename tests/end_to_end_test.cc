@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "program.h"
-#include "reference_data.h"
 
 namespace nibble {
 namespace {
@@ -24,24 +23,15 @@ const char* const kHeldIds = "tests/data/held-ids.json";
 const char* const kPrompt =
     "Once upon a time there was a king who had three sons";
 
-Json run_json(std::vector<std::string> arguments) {
-  arguments.emplace_back("--json");
-  const ProgramResult result = run_nibble(arguments);
-  EXPECT_EQ(result.status, 0) << result.error;
-  Json json = Json::parse(result.out, nullptr, false);
-  EXPECT_FALSE(json.is_discarded()) << result.out;
-  return json;
-}
-
 Json continue_prompt(const std::string& model) {
-  return run_json({"generate",
-                   model,
-                   "--prompt",
-                   kPrompt,
-                   "--max-tokens",
-                   "32",
-                   "--temperature",
-                   "0"});
+  return run_nibble_json({"generate",
+                          model,
+                          "--prompt",
+                          kPrompt,
+                          "--max-tokens",
+                          "32",
+                          "--temperature",
+                          "0"});
 }
 
 // A built-in recipe on a bundled model, and what must come out.
@@ -68,7 +58,7 @@ TEST_P(EveryRecipe, QuantizesVerifiesAndSpeaks) {
   const std::string out = scratch.file("out");
 
   const Json made =
-      run_json({"quantize", source, "--recipe", test.recipe, "-o", out});
+      run_nibble_json({"quantize", source, "--recipe", test.recipe, "-o", out});
   EXPECT_LE(made.at("bits_per_weight").get<double>(), test.most_bits);
   EXPECT_LT(made.at("output_bytes").get<double>(),
             made.at("source_bytes").get<double>());
@@ -76,15 +66,15 @@ TEST_P(EveryRecipe, QuantizesVerifiesAndSpeaks) {
   EXPECT_EQ(content_of(out + "/tokenizer.json"),
             content_of(source + "/tokenizer.json"));
 
-  const Json verified = run_json({"verify", out, "--source", source});
+  const Json verified = run_nibble_json({"verify", out, "--source", source});
   EXPECT_TRUE(verified.at("ok").get<bool>()) << verified.dump();
   EXPECT_GT(verified.at("layers").size(), 0U);
 
-  const Json inspected = run_json({"inspect", out});
+  const Json inspected = run_nibble_json({"inspect", out});
   EXPECT_EQ(inspected.at("parameters"),
-            run_json({"inspect", source}).at("parameters"));
+            run_nibble_json({"inspect", source}).at("parameters"));
 
-  const Json scores = run_json(
+  const Json scores = run_nibble_json(
       {"eval", out, "--ids", kHeldIds, "--limit", "8", "--reference", source});
   EXPECT_LE(scores.at("kl_mean").get<double>(), test.most_kl);
   EXPECT_GT(scores.at("kl_mean").get<double>(), 0);
@@ -117,52 +107,13 @@ TEST(EndToEnd, SourcesHaveTheirPerplexity) {
   for (const auto& [model, nll] : std::vector<std::pair<std::string, double>>{
            {"fable-moe", 3.340552404522896},
            {"fable-dense", 3.2629116401076317}}) {
-    const Json scores = run_json({"eval", bundled(model), "--ids", kHeldIds});
+    const Json scores =
+        run_nibble_json({"eval", bundled(model), "--ids", kHeldIds});
     EXPECT_EQ(scores.at("windows"), 32);
     EXPECT_NEAR(scores.at("nll").get<double>(), nll, 2e-4) << model;
     EXPECT_NEAR(scores.at("perplexity").get<double>(), std::exp(nll), 5e-3);
   }
 }
-
-// Checkpoints that another tool wrote are loaded and score as it says, with
-// declared activation quantization computed.
-class Golden : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(Golden, ScoresAsItsWriterSays) {
-  const std::string name = GetParam();
-  NIBBLE_REFERENCE_OR_SKIP(path, "golden/compressed-tensors/" + name);
-  const Json expected = Json::parse(content_of(path / "reference.json"));
-  const Json scores = run_json({"eval", path.string(), "--ids", kHeldIds});
-  const double perplexity = expected.at("ppl_f32");
-  EXPECT_NEAR(
-      scores.at("perplexity").get<double>(), perplexity, 0.005 * perplexity);
-}
-
-INSTANTIATE_TEST_SUITE_P(CompressedTensors,
-                         Golden,
-                         ::testing::Values("fable-dense-fp8-a16",
-                                           "fable-dense-fp8-block",
-                                           "fable-dense-fp8-dynamic",
-                                           "fable-dense-fp8-static",
-                                           "fable-dense-w4a16-channel-asym",
-                                           "fable-dense-w4a16-g128",
-                                           "fable-dense-w4a16-g32",
-                                           "fable-dense-w4a16-g64-asym",
-                                           "fable-dense-w4a8",
-                                           "fable-dense-w8a16-channel",
-                                           "fable-dense-w8a8",
-                                           "fable-dense-w8a8-static",
-                                           "fable-moe-fp8-block",
-                                           "fable-moe-fp8-dynamic",
-                                           "fable-moe-w4a16-g128",
-                                           "fable-moe-w8a8"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) {
-                             c = c == '-' ? '_' : c;
-                           }
-                           return name;
-                         });
 
 TEST(EndToEnd, TheResultDoesNotDependOnThreadsMemoryOrInstructionSet) {
   const ScratchDirectory scratch;

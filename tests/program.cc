@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 namespace nibble {
 
 namespace fs = std::filesystem;
@@ -73,17 +75,16 @@ ProgramResult run_nibble(const std::vector<std::string>& arguments,
   return run_program(NIBBLE_PROGRAM, arguments, input, environment);
 }
 
-ScratchDirectory::ScratchDirectory() {
-  std::string name = (fs::temp_directory_path() / "nibble-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw std::runtime_error("no scratch directory");
+nlohmann::json run_nibble_json(std::vector<std::string> arguments,
+                               const std::string& input) {
+  arguments.emplace_back("--json");
+  const ProgramResult result = run_nibble(arguments, input);
+  if (result.status != 0) {
+    throw std::runtime_error("nibble " + arguments.front() + ": status " +
+                             std::to_string(result.status) + "\n" +
+                             result.error);
   }
-  path_ = name;
-}
-
-ScratchDirectory::~ScratchDirectory() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  return nlohmann::json::parse(result.out);
 }
 
 std::string content_of(const fs::path& path) {

@@ -4,6 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
+#include "temporary_directory.h"
+
 namespace nibble {
 
 // What a finished program left.
@@ -19,31 +23,25 @@ ProgramResult run_nibble(const std::vector<std::string>& arguments,
                          const std::string& input = "",
                          const std::vector<std::string>& environment = {});
 
+// The JSON document of a run with --json that must succeed; throws otherwise.
+nlohmann::json run_nibble_json(std::vector<std::string> arguments,
+                               const std::string& input = "");
+
 // As run_nibble, any program by path.
 ProgramResult run_program(const std::string& program,
                           const std::vector<std::string>& arguments,
                           const std::string& input = "",
                           const std::vector<std::string>& environment = {});
 
-// A directory that is removed with the object.
-class ScratchDirectory {
+// A temporary directory that gives its files' paths as arguments.
+class ScratchDirectory : public TemporaryDirectory {
  public:
-  ScratchDirectory();
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  ~ScratchDirectory();
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
   [[nodiscard]] std::string file(const std::string& name) const {
-    return (path_ / name).string();
+    return (path() / name).string();
   }
-
- private:
-  std::filesystem::path path_;
 };
 
-// Whole content of a file; fails the test when it cannot be read.
+// Whole content of a file; throws when it cannot be read.
 std::string content_of(const std::filesystem::path& path);
 void write_content(const std::filesystem::path& path,
                    const std::string& content);

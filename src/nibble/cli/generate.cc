@@ -45,7 +45,7 @@ int generate(const Options& options, const Session& session) {
   const text::Tokenizer tokenizer = text::load_tokenizer(options.model);
   const LoadedModel loaded = load_for_running(options.model);
   const std::vector<std::int32_t> prompt =
-      prompt_ids(options, tokenizer, loaded.model->config().vocabulary);
+      prompt_ids(options, tokenizer, loaded.model->config());
   const Continuation continuation = continue_text(
       *loaded.model, tokenizer, prompt, options.generate, !options.json);
   if (continuation.interrupted) {

@@ -1,4 +1,6 @@
 // The program as scripts see it: exit codes, what goes to which stream, help.
+#include "program.h"
+
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -8,8 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "program.h"
 
 namespace nibble {
 namespace {
@@ -39,14 +39,6 @@ ProgramResult refused(int status, const std::vector<std::string>& arguments) {
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.error, StartsWith("nibble: "));
   return result;
-}
-
-// Runs and expects success with one JSON document on stdout.
-Json json_of(const std::vector<std::string>& arguments,
-             const std::string& input = "") {
-  const ProgramResult result = run_nibble(arguments, input);
-  EXPECT_EQ(result.status, 0) << result.error;
-  return Json::parse(result.out, nullptr, false);
 }
 
 TEST(Help, OfTheProgramNamesEveryCommand) {
@@ -331,7 +323,7 @@ TEST(CheckFailed, AByteChangedAfterQuantizing) {
   file.seekp(-1000, std::ios::end);
   file.put(static_cast<char>(before ^ 0x10));
   file.close();
-  const ProgramResult result = run_nibble({"verify", out, "--json"});
+  const ProgramResult result = run_nibble({"verify", out});
   EXPECT_EQ(result.status, 4);
   const Json json = Json::parse(result.out);
   EXPECT_FALSE(json.at("ok").get<bool>());
@@ -373,14 +365,13 @@ TEST(Json, HasThePromisedKeys) {
       EXPECT_TRUE(json.contains(key)) << key << " in " << json.dump();
     }
   };
-  expect_keys(
-      json_of({"quantize", moe, "--recipe", "int8", "-o", out, "--json"}),
-      {"source_bytes",
-       "output_bytes",
-       "bits_per_weight",
-       "seconds",
-       "peak_rss_bytes",
-       "tensors"});
+  expect_keys(run_nibble_json({"quantize", moe, "--recipe", "int8", "-o", out}),
+              {"source_bytes",
+               "output_bytes",
+               "bits_per_weight",
+               "seconds",
+               "peak_rss_bytes",
+               "tensors"});
   const std::vector<std::string> generated = {"text",
                                               "ids",
                                               "prompt_tokens",
@@ -389,19 +380,18 @@ TEST(Json, HasThePromisedKeys) {
                                               "generated_tokens_per_second",
                                               "stop_reason"};
   expect_keys(
-      json_of({"generate", out, "--prompt", "A", "--max-tokens=2", "--json"}),
+      run_nibble_json({"generate", out, "--prompt", "A", "--max-tokens=2"}),
       generated);
   expect_keys(
-      json_of({"chat", out, "--message", "A", "--max-tokens=2", "--json"}),
+      run_nibble_json({"chat", out, "--message", "A", "--max-tokens=2"}),
       generated);
-  expect_keys(json_of({"eval",
-                       out,
-                       "--ids",
-                       "tests/data/held-ids.json",
-                       "--limit=1",
-                       "--reference",
-                       moe,
-                       "--json"}),
+  expect_keys(run_nibble_json({"eval",
+                               out,
+                               "--ids",
+                               "tests/data/held-ids.json",
+                               "--limit=1",
+                               "--reference",
+                               moe}),
               {"perplexity",
                "nll",
                "windows",
@@ -412,7 +402,7 @@ TEST(Json, HasThePromisedKeys) {
                "kl_median",
                "kl_p99",
                "top1"});
-  const Json inspected = json_of({"inspect", out, "--json"});
+  const Json inspected = run_nibble_json({"inspect", out});
   expect_keys(inspected,
               {"family",
                "parameters",
@@ -422,7 +412,7 @@ TEST(Json, HasThePromisedKeys) {
                "format",
                "layers"});
   expect_keys(inspected.at("layers").at(0), {"name", "shape", "scheme"});
-  const Json verified = json_of({"verify", out, "--source", moe, "--json"});
+  const Json verified = run_nibble_json({"verify", out, "--source", moe});
   expect_keys(verified, {"ok", "problems", "layers"});
   expect_keys(verified.at("layers").at(0),
               {"name", "relative_mse", "cosine", "max_abs"});
@@ -459,12 +449,11 @@ TEST(Options, AnUnknownInstructionSetIsRefused) {
 
 TEST(Tokenize, ThereAndBack) {
   const std::string moe = bundled("fable-moe");
-  const Json there = json_of({"tokenize", moe, "--json"}, "Once upon a time\n");
+  const Json there = run_nibble_json({"tokenize", moe}, "Once upon a time\n");
   ASSERT_TRUE(there.at("ids").is_array());
   EXPECT_EQ(there.at("text"), "Once upon a time\n");
-  const Json back =
-      json_of({"tokenize", moe, "--decode", "--no-special", "--json"},
-              there.at("ids").dump());
+  const Json back = run_nibble_json(
+      {"tokenize", moe, "--decode", "--no-special"}, there.at("ids").dump());
   EXPECT_EQ(back.at("text"), "Once upon a time\n");
 }
 
@@ -484,22 +473,20 @@ TEST(Tokenize, LinesGoInAndOutOneByOne) {
 TEST(Logits, OneRowATokenOrTheLastAlone) {
   const ScratchDirectory scratch;
   write_content(scratch.file("ids.json"), "[2032, 1581, 323]");
-  const Json all = json_of({"logits",
-                            bundled("fable-moe"),
-                            "--ids",
-                            scratch.file("ids.json"),
-                            "-o",
-                            scratch.file("all.safetensors"),
-                            "--json"});
+  const Json all = run_nibble_json({"logits",
+                                    bundled("fable-moe"),
+                                    "--ids",
+                                    scratch.file("ids.json"),
+                                    "-o",
+                                    scratch.file("all.safetensors")});
   EXPECT_EQ(all.at("shape"), Json::parse("[3, 2048]"));
-  const Json last = json_of({"logits",
-                             bundled("fable-moe"),
-                             "--ids",
-                             scratch.file("ids.json"),
-                             "-o",
-                             scratch.file("last.safetensors"),
-                             "--last",
-                             "--json"});
+  const Json last = run_nibble_json({"logits",
+                                     bundled("fable-moe"),
+                                     "--ids",
+                                     scratch.file("ids.json"),
+                                     "-o",
+                                     scratch.file("last.safetensors"),
+                                     "--last"});
   EXPECT_EQ(last.at("shape"), Json::parse("[1, 2048]"));
   const std::string a = content_of(scratch.file("all.safetensors"));
   const std::string b = content_of(scratch.file("last.safetensors"));
@@ -508,17 +495,16 @@ TEST(Logits, OneRowATokenOrTheLastAlone) {
 
 TEST(Generate, TheSameSeedGivesTheSameText) {
   const auto text = [](const std::string& seed) {
-    return json_of({"generate",
-                    bundled("fable-dense"),
-                    "--prompt",
-                    "Once upon a time",
-                    "--max-tokens",
-                    "24",
-                    "--temperature",
-                    "1.2",
-                    "--seed",
-                    seed,
-                    "--json"})
+    return run_nibble_json({"generate",
+                            bundled("fable-dense"),
+                            "--prompt",
+                            "Once upon a time",
+                            "--max-tokens",
+                            "24",
+                            "--temperature",
+                            "1.2",
+                            "--seed",
+                            seed})
         .at("text");
   };
   EXPECT_EQ(text("7"), text("7"));
@@ -526,18 +512,18 @@ TEST(Generate, TheSameSeedGivesTheSameText) {
 }
 
 TEST(Generate, StopsAtAStopTextAndDoesNotShowIt) {
-  const Json json = json_of({"generate",
-                             bundled("fable-moe"),
-                             "--prompt",
-                             "Once upon a time there was a king who had three"
-                             " sons",
-                             "--max-tokens",
-                             "40",
-                             "--temperature",
-                             "0",
-                             "--stop",
-                             " own lands",
-                             "--json"});
+  const Json json =
+      run_nibble_json({"generate",
+                       bundled("fable-moe"),
+                       "--prompt",
+                       "Once upon a time there was a king who had three"
+                       " sons",
+                       "--max-tokens",
+                       "40",
+                       "--temperature",
+                       "0",
+                       "--stop",
+                       " own lands"});
   EXPECT_EQ(json.at("text"), ", and they all three were in their");
   EXPECT_EQ(json.at("stop_reason"), "stop");
 }
@@ -608,7 +594,7 @@ TEST(Template, PrintsTheTextOfAConversation) {
 }
 
 TEST(Recipes, WhatIsShownIsAccepted) {
-  const Json list = json_of({"recipes", "--json"});
+  const Json list = run_nibble_json({"recipes"});
   ASSERT_GE(list.at("recipes").size(), 9U);
   const ScratchDirectory scratch;
   for (const Json& recipe : list.at("recipes")) {
@@ -637,14 +623,13 @@ TEST(Recipes, CheckAgainstAModelFindsADeadRule) {
 
 TEST(Quantize, DryRunWritesNothing) {
   const ScratchDirectory scratch;
-  const Json plan = json_of({"quantize",
-                             bundled("fable-moe"),
-                             "--recipe",
-                             "int4",
-                             "-o",
-                             scratch.file("out"),
-                             "--dry-run",
-                             "--json"});
+  const Json plan = run_nibble_json({"quantize",
+                                     bundled("fable-moe"),
+                                     "--recipe",
+                                     "int4",
+                                     "-o",
+                                     scratch.file("out"),
+                                     "--dry-run"});
   EXPECT_TRUE(plan.contains("bits_per_weight")) << plan.dump();
   EXPECT_TRUE(fs::is_empty(scratch.path()));
 }
