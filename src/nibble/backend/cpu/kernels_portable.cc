@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include "nibble/backend/cpu/kernels.h"
-#include "nibble/tensor/convert.h"
 
 namespace nibble::backend::cpu {
 namespace {
@@ -11,6 +10,7 @@ namespace {
 // AArch64, plain code elsewhere.
 struct V {
   using F = float __attribute__((vector_size(16)));
+  using U = std::uint32_t __attribute__((vector_size(16)));
   static constexpr int kLanes = 4;
   static constexpr int kTokens = 2;
 
@@ -23,17 +23,18 @@ struct V {
   }
 
   static F load(const Bf16* from) {
-    return F{bf16_to_float(from[0].bits),
-             bf16_to_float(from[1].bits),
-             bf16_to_float(from[2].bits),
-             bf16_to_float(from[3].bits)};
+    return reinterpret_cast<F>(widened(from) << 16);
   }
 
+  // With the half's exponent and mantissa in the float's places, a product
+  // with 2^112 moves the exponent's bias, for subnormals as well. Infinity and
+  // NaN, which are 2^16 and more then, get the float's highest exponent.
   static F load(const F16* from) {
-    return F{f16_to_float(from[0].bits),
-             f16_to_float(from[1].bits),
-             f16_to_float(from[2].bits),
-             f16_to_float(from[3].bits)};
+    const U bits = widened(from);
+    const F moved = reinterpret_cast<F>((bits & 0x7FFF) << 13) * 0x1p112F;
+    const U special = reinterpret_cast<U>(moved >= set(65536.0F)) & 0x7F800000u;
+    return reinterpret_cast<F>(reinterpret_cast<U>(moved) | special |
+                               ((bits & 0x8000) << 16));
   }
 
   static void store(float* to, F value) {
@@ -61,7 +62,6 @@ struct V {
 
   // value * 2^n, n in the low bits of exponent.
   static F scale_exponent(F value, F exponent) {
-    using U = std::uint32_t __attribute__((vector_size(16)));
     return reinterpret_cast<F>(reinterpret_cast<U>(value) +
                                (reinterpret_cast<U>(exponent) << 23));
   }
@@ -74,6 +74,16 @@ struct V {
     store(to,
           __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
               __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+  }
+
+ private:
+  // Four 16-bit patterns as 32-bit numbers.
+  template <typename T>
+  static U widened(const T* from) {
+    using Narrow = std::uint16_t __attribute__((vector_size(8)));
+    Narrow bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    return __builtin_convertvector(bits, U);
   }
 };
 

@@ -152,6 +152,35 @@ TEST_P(CpuKernels, MatmulReadsSubnormalHalvesExactly) {
   expect_products(kernels().matmul_f16, x, {0x1p-24F, 0x1p-23F, 0}, 1, 1, 3);
 }
 
+// Each half on its own, beside zeros, times one.
+TEST_P(CpuKernels, MatmulReadsEveryHalfExactly) {
+  std::vector<F16> halves(std::size_t{1} << 16);
+  for (std::size_t bits = 0; bits < halves.size(); ++bits) {
+    halves[bits].bits = static_cast<std::uint16_t>(bits);
+  }
+  const float one = 1;
+  std::vector<float> y(halves.size());
+  MatmulBlock<F16> block;
+  block.x = &one;
+  block.x_stride = 1;
+  block.w = halves.data();
+  block.w_stride = 1;
+  block.y = y.data();
+  block.y_stride = static_cast<std::int64_t>(y.size());
+  block.tokens = 1;
+  block.rows = static_cast<std::int64_t>(y.size());
+  block.k = 1;
+  kernels().matmul_f16(block);
+  for (std::size_t bits = 0; bits < halves.size(); ++bits) {
+    const float expected = f16_to_float(halves[bits].bits);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(y[bits])) << bits;
+    } else {
+      ASSERT_EQ(y[bits], expected) << bits;
+    }
+  }
+}
+
 TEST_P(CpuKernels, ATokensProductsDoNotDependOnItsNeighbours) {
   constexpr std::int64_t kTokens = 14;
   constexpr std::int64_t kRows = 37;
