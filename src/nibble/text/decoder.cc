@@ -146,8 +146,8 @@ class StripStage final : public Stage {
 // Strip of one token that arrives in portions.
 class FusedStripStage final : public Stage {
  public:
-  explicit FusedStripStage(const Decoder::Strip& step)
-      : step_(step), front_left_(step.start) {}
+  FusedStripStage(const Decoder::Strip& step, bool continues)
+      : step_(step), front_left_(continues ? 0 : step.start) {}
 
   void push(std::string token, Next next) override {
     const std::size_t unit = step_.content.size();
@@ -170,7 +170,8 @@ class FusedStripStage final : public Stage {
 
 class MetaspaceStage final : public Stage {
  public:
-  explicit MetaspaceStage(const Decoder::Metaspace& step) : step_(step) {}
+  MetaspaceStage(const Decoder::Metaspace& step, bool continues)
+      : step_(step), first_(!continues) {}
 
   void push(std::string token, Next next) override {
     const bool drop = first_ && step_.drop_first;
@@ -181,18 +182,20 @@ class MetaspaceStage final : public Stage {
 
  private:
   const Decoder::Metaspace& step_;
-  bool first_ = true;
+  bool first_;
 };
 
 class JoinStage final : public Stage {
  public:
+  explicit JoinStage(bool continues) : first_(!continues) {}
+
   void push(std::string token, Next next) override {
     next(first_ ? std::move(token) : " " + token);
     first_ = false;
   }
 
  private:
-  bool first_ = true;
+  bool first_;
 };
 
 bool fuses(const Decoder::Step& step) {
@@ -203,6 +206,7 @@ bool fuses(const Decoder::Step& step) {
 // Makes the stage of each kind of step; Fuse needs none.
 struct MakeStage {
   bool fused;
+  bool continues;
 
   std::unique_ptr<Stage> operator()(const Decoder::ByteLevel&) const {
     return std::make_unique<ByteLevelStage>();
@@ -222,13 +226,13 @@ struct MakeStage {
 
   std::unique_ptr<Stage> operator()(const Decoder::Strip& step) const {
     if (fused) {
-      return std::make_unique<FusedStripStage>(step);
+      return std::make_unique<FusedStripStage>(step, continues);
     }
     return std::make_unique<StripStage>(step);
   }
 
   std::unique_ptr<Stage> operator()(const Decoder::Metaspace& step) const {
-    return std::make_unique<MetaspaceStage>(step);
+    return std::make_unique<MetaspaceStage>(step, continues);
   }
 };
 
@@ -246,14 +250,14 @@ Decoder::Decoder(std::vector<Step> steps) : steps_(std::move(steps)) {
   }
 }
 
-DecodeStream::DecodeStream(const Decoder& decoder) {
+DecodeStream::DecodeStream(const Decoder& decoder, bool continues) {
   if (decoder.joins_with_spaces()) {
-    stages_.push_back(std::make_unique<JoinStage>());
+    stages_.push_back(std::make_unique<JoinStage>(continues));
     return;
   }
   bool fused = false;
   for (const Decoder::Step& step : decoder.steps()) {
-    if (auto stage = std::visit(MakeStage{fused}, step)) {
+    if (auto stage = std::visit(MakeStage{fused, continues}, step)) {
       stages_.push_back(std::move(stage));
     }
     fused = fused || fuses(step);

@@ -68,7 +68,9 @@ class DecodeStream {
  public:
   class Stage;  // one step with its state
 
-  explicit DecodeStream(const Decoder& decoder);
+  // continues: the text goes on behind other text, so nothing is stripped
+  // from its beginning.
+  explicit DecodeStream(const Decoder& decoder, bool continues = false);
   DecodeStream(DecodeStream&&) noexcept;
   DecodeStream& operator=(DecodeStream&&) noexcept;
   ~DecodeStream();

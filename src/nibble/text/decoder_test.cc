@@ -81,6 +81,20 @@ TEST(Llama2Decoder, StripsOneSpaceOfTheWholeText) {
             (Strings{"a", " b", ""}));
 }
 
+TEST(Llama2Decoder, KeepsTheFirstSpaceOfAContinuation) {
+  const Decoder decoder = llama2();
+  DecodeStream stream(decoder, /*continues=*/true);
+  EXPECT_EQ(stream.push("\u2581"
+                        "a"),
+            " a");
+  const Decoder metaspace({Decoder::Metaspace{"\u2581", true}});
+  EXPECT_EQ(DecodeStream(metaspace, true)
+                .push("\u2581"
+                      "a"),
+            " a");
+  EXPECT_EQ(DecodeStream(Decoder(), true).push("a"), " a");
+}
+
 TEST(Llama2Decoder, ReplacesEachByteOfAnInvalidRun) {
   EXPECT_EQ(stream(llama2(), {"<0xE2>", "<0x82>", "x"}),
             (Strings{"", "", "\uFFFD\uFFFDx", ""}));

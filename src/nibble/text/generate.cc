@@ -56,7 +56,7 @@ class Output {
   Output(const Tokenizer& tokenizer,
          const std::vector<std::string>& stops,
          OnText on_text)
-      : stream_(tokenizer.stream(/*skip_special=*/true)),
+      : stream_(tokenizer.stream(/*skip_special=*/true, /*continues=*/true)),
         filter_(stops),
         on_text_(on_text) {}
 

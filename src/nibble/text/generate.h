@@ -34,7 +34,8 @@ enum class StopReason {
 
 struct GenerateResult {
   std::vector<std::int32_t> ids;  // generated, the token that ended included
-  // Their text without special tokens, cut before a stop string.
+  // Their text without special tokens, as it goes on behind the prompt, cut
+  // before a stop string.
   std::string text;
   std::int64_t prompt_tokens = 0;
   std::int64_t generated_tokens = 0;

@@ -153,8 +153,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids,
   return text;
 }
 
-TokenStream Tokenizer::stream(bool skip_special) const {
-  return {*this, skip_special};
+TokenStream Tokenizer::stream(bool skip_special, bool continues) const {
+  return {*this, skip_special, continues};
 }
 
 std::optional<std::int32_t> Tokenizer::token_to_id(
@@ -191,10 +191,12 @@ std::vector<std::int32_t> Tokenizer::special_ids() const {
   return ids;
 }
 
-TokenStream::TokenStream(const Tokenizer& tokenizer, bool skip_special)
+TokenStream::TokenStream(const Tokenizer& tokenizer,
+                         bool skip_special,
+                         bool continues)
     : tokenizer_(tokenizer),
       skip_special_(skip_special),
-      decode_(tokenizer.parts_.decoder) {}
+      decode_(tokenizer.parts_.decoder, continues) {}
 
 std::string TokenStream::push(std::int32_t id) {
   if (skip_special_ && tokenizer_.is_special(id)) {

@@ -43,7 +43,7 @@ class TokenStream {
 
  private:
   friend class Tokenizer;
-  TokenStream(const Tokenizer& tokenizer, bool skip_special);
+  TokenStream(const Tokenizer& tokenizer, bool skip_special, bool continues);
 
   const Tokenizer& tokenizer_;
   bool skip_special_;
@@ -67,7 +67,10 @@ class Tokenizer {
   // beyond the vocabulary. skip_special leaves special tokens out.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids,
                                    bool skip_special = false) const;
-  [[nodiscard]] TokenStream stream(bool skip_special = false) const;
+  // continues: the text goes on behind other text, so the space that Llama 2
+  // puts in front of every text is kept.
+  [[nodiscard]] TokenStream stream(bool skip_special = false,
+                                   bool continues = false) const;
 
   [[nodiscard]] std::optional<std::int32_t> token_to_id(
       std::string_view token) const;

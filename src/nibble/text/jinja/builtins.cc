@@ -41,6 +41,10 @@ class Reader {
     if (place_ < arguments_.positional.size()) {
       return arguments_.positional[place_++];
     }
+    return take_named(name);
+  }
+
+  std::optional<Value> take_named(std::string_view name) {
     for (const auto& [key, value] : arguments_.named) {
       if (key == name) {
         ++named_;
@@ -76,8 +80,8 @@ class Reader {
     return *text;
   }
 
-  std::int64_t integer(std::string_view name, std::int64_t absent) {
-    const std::optional<Value> value = take(name);
+  std::int64_t integer(const std::optional<Value>& value,
+                       std::int64_t absent) const {
     if (!value || value->is_none()) {
       return absent;
     }
@@ -207,7 +211,12 @@ Value filter_replace(const Value& value, Reader& arguments) {
 }
 
 Value filter_tojson(const Value& value, Reader& arguments) {
-  const std::int64_t indent = arguments.integer("indent", -1);
+  // By name alone: Jinja and the chat environment disagree on the order.
+  const bool ascii =
+      arguments.take_named("ensure_ascii").value_or(Value()).truth();
+  NIBBLE_CHECK(!ascii, kUnsupported, "tojson: ensure_ascii is not known");
+  const std::int64_t indent =
+      arguments.integer(arguments.take_named("indent"), -1);
   NIBBLE_CHECK(indent <= 64,
                kUnsupported,
                "tojson: found an indent of {}, expected at most 64",
@@ -354,7 +363,9 @@ Value call_text_method(std::string_view name,
     const std::string separator = arguments.text_or_empty("sep");
     List parts;
     for (std::string& part :
-         split(text, separator, arguments.integer("maxsplit", -1))) {
+         split(text,
+               separator,
+               arguments.integer(arguments.take("maxsplit"), -1))) {
       parts.push_back(Value::text(std::move(part)));
     }
     return Value::list(std::move(parts));

@@ -167,6 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"{{ d | tojson }}", R"({"k": "v", "z": 1, "a": [2]})"},
         Case{"{{ ['\u00E9<&\\'\"\\n\\x01', none, true, 1.0, {}] | tojson }}",
              "[\"\u00E9<&'\\\"\\n\\u0001\", null, true, 1.0, {}]"},
+        Case{"{{ '\u00E9' | tojson(ensure_ascii=false) }}", "\"\u00E9\""},
         Case{"{{ {'a': [1], 'b': []} | tojson(indent=2) }}",
              "{\n  \"a\": [\n    1\n  ],\n  \"b\": []\n}"},
         Case{"{{ 'a-b' | replace('-', '+') }} {{ 'ab' | list | last }}",
@@ -244,6 +245,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"{{ (1, 2) }}", kUnknown, "found a list"},
         Refusal{
             "{{ [1] | join(attribute='x') }}", kUnknown, "arguments of 'join'"},
+        Refusal{"{{ d | tojson(2) }}", kUnknown, "arguments of 'tojson'"},
+        Refusal{
+            "{{ d | tojson(ensure_ascii=true) }}", kUnknown, "ensure_ascii"},
         Refusal{"{{ 'a' | trim('b', 'c') }}", kUnknown, "arguments of 'trim'"},
         Refusal{"{{ '\u00DF' | upper }}", kUnknown, "U+00DF"},
         Refusal{"{{ 0x10 }}", kUnknown, "plain decimal digits"},
