@@ -90,21 +90,24 @@ class Inspector {
       report_.bits_per_weight = 8 * static_cast<double>(report_.bytes) /
                                 static_cast<double>(report_.parameters);
     }
-    if (!has_config) {
-      report_.active_parameters = 0;
-    }
+    report_.active_parameters = has_config ? active_parameters() : 0;
     return std::move(report_);
   }
 
  private:
   void count(std::int64_t elements, model::Role role) {
     report_.parameters += elements;
+    expert_parameters_ += role == model::Role::kExpert ? elements : 0;
+  }
+
+  // Experts are alike, so a token passes through their share of them all.
+  [[nodiscard]] std::int64_t active_parameters() const {
     const Experts experts = experts_of(config_);
-    if (role == model::Role::kExpert && experts.count > 0 &&
-        experts.chosen > 0) {
-      elements = elements / experts.count * experts.chosen;
+    if (experts.count <= 0 || experts.chosen <= 0) {
+      return report_.parameters;
     }
-    report_.active_parameters += elements;
+    return report_.parameters - expert_parameters_ +
+           expert_parameters_ / experts.count * experts.chosen;
   }
 
   void add(InspectedLayer layer) {
@@ -177,6 +180,7 @@ class Inspector {
   const std::unique_ptr<QuantizedCheckpoint> quantized_;
   std::set<std::string_view> taken_;
   std::multimap<std::string, InspectedLayer, Natural> layers_;
+  std::int64_t expert_parameters_ = 0;
   InspectReport report_;
 };
 

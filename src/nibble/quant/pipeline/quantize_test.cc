@@ -2,6 +2,9 @@
 
 #include "nibble/quant/pipeline/quantize.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <string>
@@ -11,9 +14,12 @@
 
 #include "expect_error.h"
 #include "nibble/base/file.h"
+#include "nibble/base/hash.h"
 #include "nibble/base/parallel.h"
 #include "nibble/container/safetensors/reader.h"
 #include "nibble/quant/core/registry.h"
+#include "nibble/quant/pipeline/execute.h"
+#include "nibble/quant/pipeline/layout.h"
 #include "nibble/quant/pipeline/tiny_checkpoint.h"
 #include "nibble/tensor/convert.h"
 #include "temporary_directory.h"
@@ -24,10 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 using container::CheckpointReader;
 using nlohmann::json;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 const std::string kInt4 = one_rule(R"("scheme": "int4", "group": 32)");
 
@@ -93,8 +97,8 @@ TEST_F(Quantize, AccountsForEveryTensorOfTheSource) {
     entries[entry.at("name")] = entry;
     for (const json& output : entry.at("outputs")) {
       ++outputs;
-      EXPECT_EQ(hash_bytes(std::as_bytes(std::span(
-                    bytes_of(*to, output.at("name").get<std::string>())))),
+      const std::string bytes = bytes_of(*to, output.at("name"));
+      EXPECT_EQ(hash_bytes(std::as_bytes(std::span(bytes))),
                 output.at("checksum"));
     }
   }
@@ -160,30 +164,63 @@ TEST_F(Quantize, SplitsStacksIntoTransposedExperts) {
   }
 }
 
-// One recipe may leave some projections of a layer's experts dense: they too
-// are written expert by expert then, under the names that engines expect.
-TEST_F(Quantize, WritesDenseExpertsBesideQuantizedOnes) {
-  std::string stack;
-  const fs::path source = tiny(
-      "in", {.family = "llama4", .change = [&](auto& tensors, json&) {
-               const Tensor& down =
-                   tensors.at("model.layers.1.feed_forward.experts.down_proj");
-               stack = {reinterpret_cast<const char*>(down.view().data()),
-                        down.view().bytes()};
-             }});
+TEST_F(Quantize, CopiesAStackThatStaysDenseAsItIs) {
+  const fs::path source = tiny("in", {.family = "llama4"});
   const std::string recipe =
       R"({"version": 1, "rules": [
-          {"match": "*.experts.*.down_proj", "scheme": "keep"},
+          {"match": "*.experts.*", "scheme": "keep"},
           {"match": "*", "scheme": "int4", "group": 32}]})";
   const QuantizeReport report = quantize_to(source, recipe, at("out"));
-  // Nothing of the stack is quantized, so it is copied as it is.
+  const auto in = container::open_safetensors(source);
   const auto out = container::open_safetensors(at("out"));
-  EXPECT_EQ(bytes_of(*out, "model.layers.1.feed_forward.experts.down_proj"),
-            stack);
+  const std::string stack = "model.layers.1.feed_forward.experts.down_proj";
+  EXPECT_EQ(bytes_of(*out, stack), bytes_of(*in, stack));
   for (const json& entry : report.receipt->at("tensors")) {
-    if (entry.at("name") == "model.layers.1.feed_forward.experts.down_proj") {
+    if (entry.at("name") == stack) {
       EXPECT_EQ(entry.at("fate"), "copied");
       EXPECT_EQ(entry.at("reason"), "rules[0] keeps it");
+    }
+  }
+}
+
+// Plans may also cut a stack into dense matrices, one an expert.
+TEST_F(Quantize, ExecutesDenseExpertsOfASplitStack) {
+  const load::CheckpointDirectory source =
+      load::open_checkpoint(tiny("in", {.family = "llama4"}));
+  QuantizeOptions options;
+  options.output = at("out");
+  Plan plan = make_plan(source, load_recipe(kInt4), options);
+  const auto layer = std::find_if(
+      plan.layers.begin(), plan.layers.end(), [](const PlannedLayer& l) {
+        return l.module.ends_with("experts.1.up_proj");
+      });
+  ASSERT_NE(layer, plan.layers.end());
+  layer->spec.reset();
+  const std::string name = layer->module + ".weight";
+  layer->outputs = {{name, DType::kBF16, {160, 64}, 160 * 64 * 2, "", 0}};
+  lay_out(plan, *source.reader, options.shard_bytes);
+  fs::create_directories(at("out"));
+  const auto files = files_of(plan);
+  container::SafetensorsSetWriter writer(at("out"), files);
+  const std::atomic<bool> stop{false};
+  const std::vector<ItemResult> results = execute({.plan = plan,
+                                                   .source = source,
+                                                   .writer = writer,
+                                                   .progress = null_progress(),
+                                                   .stop = stop,
+                                                   .results = {},
+                                                   .finished = {},
+                                                   .before_step = {}});
+  EXPECT_EQ(results.size(), items_of(plan).size());
+  const Tensor stack = source.reader->load_copy(source.reader->get(
+      "model.layers.1.feed_forward.experts.gate_up_proj"));  // (3, 64, 320)
+  const auto from = stack.view().raw<std::uint16_t>();
+  const auto out = container::open_safetensors(at("out") / "model.safetensors");
+  const Tensor dense = out->load_copy(out->get(name));  // (160, 64)
+  const auto to = dense.view().raw<std::uint16_t>();
+  for (std::size_t r = 0; r < 160; ++r) {
+    for (std::size_t c = 0; c < 64; ++c) {
+      ASSERT_EQ(to[r * 64 + c], from[(64 + c) * 320 + 160 + r]);
     }
   }
 }
@@ -300,43 +337,46 @@ TEST_F(Quantize, GivesTheSameBytesForEveryThreadCountMemoryAndSharding) {
 // Every scheme on weights with zero rows, groups of subnormals, and huge next
 // to tiny values: finite, positive scales, loadable, zeros stay zeros.
 TEST_F(Quantize, KeepsZeroAndSubnormalGroupsFinite) {
-  const fs::path source =
-      tiny("in", {.change = [](auto& tensors, json&) {
-             Tensor& weight = tensors.at("model.layers.0.mlp.up_proj.weight");
-             const auto values = weight.view().template raw<std::uint16_t>();
-             std::fill_n(values.begin(), 64, std::uint16_t{0});  // a zero row
-             std::fill_n(values.begin() + 64, 32, std::uint16_t{1});  // 9.2e-41
-             std::fill_n(
-                 values.begin() + 96, 32, std::uint16_t{0x8080});  // -1.2e-38
-             values[128] = 0x7F7F;  // the largest BF16
-             std::fill_n(values.begin() + 192, 64, float_to_bf16(1e-30F));
-           }});
+  const std::string module = "model.layers.0.mlp.down_proj";  // (64, 128)
+  const fs::path source = tiny(
+      "in", {.change = [&](auto& tensors, json&) {
+        Tensor& weight = tensors.at(module + ".weight");
+        const auto values = weight.view().template raw<std::uint16_t>();
+        std::fill_n(values.begin(), 128, std::uint16_t{0});       // a row
+        std::fill_n(values.begin() + 128, 32, std::uint16_t{1});  // 9.2e-41
+        std::fill_n(
+            values.begin() + 160, 32, std::uint16_t{0x8080});  // -1.2e-38
+        values[192] = 0x7F7F;  // the largest BF16
+        std::fill_n(values.begin() + 256, 64, float_to_bf16(1e-30F));
+      }});
   const char* schemes[] = {
       R"("scheme": "int4", "group": 32)",
       R"("scheme": "int4", "group": 32, "symmetric": false)",
       R"("scheme": "int8", "group": "channel")",
-      R"("scheme": "int8", "group": "channel",
-                              "activations": "dynamic")",
+      R"("scheme": "int8", "group": "channel", "activations": "dynamic")",
       R"("scheme": "fp8", "group": "channel")",
       R"("scheme": "fp8", "group": "tensor")",
       R"("scheme": "fp8", "group": [128, 128])"};
   for (const Numerics numerics : {Numerics::kExact, Numerics::kReference}) {
-    for (const char* keys : schemes) {
+    for (const std::string keys : schemes) {
       SCOPED_TRACE(keys);
       QuantizeOptions options;
       options.output = at("out");
       options.overwrite = true;
       options.numerics = numerics;
       // The check phase itself refuses scales that are not finite or zero.
-      static_cast<void>(quantize_to(source, one_rule(keys), options));
+      static_cast<void>(
+          quantize_to(source,
+                      R"({"version": 1, "rules": [{"match": "*.down_proj", )" +
+                          keys + "}]}",
+                      options));
       const load::CheckpointDirectory out = load::open_checkpoint(at("out"));
       const auto opened = open_quantized(*out.config, *out.reader);
-      const Quantized codes =
-          opened->unpack("model.layers.0.mlp.up_proj", 0, 128);
-      Tensor decoded(DType::kF32, {128, 64});
+      const Quantized codes = opened->unpack(module, 0, 64);
+      Tensor decoded(DType::kF32, {64, 128});
       scheme_for(codes.spec).decode(codes, decoded.view());
       const auto values = decoded.view().as<float>();
-      for (std::size_t i = 0; i < 64; ++i) {
+      for (std::size_t i = 0; i < 128; ++i) {
         EXPECT_EQ(values[i], 0) << i;
       }
       for (const float value : values) {

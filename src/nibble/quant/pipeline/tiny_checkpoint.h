@@ -24,7 +24,7 @@ struct TinyOptions {
   std::size_t shards = 1;
   // Changes tensors before they are written; shapes and config are free too.
   std::function<void(std::map<std::string, Tensor>&, nlohmann::json& config)>
-      change;
+      change = {};
 };
 
 // Writes a checkpoint into directory (made if needed). Hidden 64, two layers,
