@@ -304,7 +304,9 @@ void Planner::plan_disk() {
   for (const std::filesystem::path& file : plan_.side_files) {
     plan_.disk_bytes += std::filesystem::file_size(source_.path / file);
   }
-  check_free_disk(options_.output, plan_.disk_bytes);
+  if (!options_.output.empty()) {
+    check_free_disk(options_.output, plan_.disk_bytes);
+  }
 }
 
 }  // namespace
@@ -329,7 +331,9 @@ Plan make_plan(const load::CheckpointDirectory& source,
                const Recipe& recipe,
                const QuantizeOptions& options) {
   refuse_quantized(*source.config);
-  check_output_place(options.output, source.path, options.overwrite);
+  if (!options.output.empty()) {
+    check_output_place(options.output, source.path, options.overwrite);
+  }
   return Planner(source, recipe, options).take();
 }
 

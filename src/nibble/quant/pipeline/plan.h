@@ -97,8 +97,9 @@ struct Plan {
 };
 
 // Plans; reads headers, config and the recipe only, and looks at the output's
-// place. Throws for everything that can be known to go wrong: see
-// docs/quantize.md, "What is refused".
+// place; an empty output is no place, for plans that are only looked at. Throws
+// for everything that can be known to go wrong: see docs/quantize.md, "What is
+// refused".
 [[nodiscard]] Plan make_plan(const load::CheckpointDirectory& source,
                              const Recipe& recipe,
                              const QuantizeOptions& options);
