@@ -1,8 +1,10 @@
 #include "nibble/load/load_model.h"
 
+#include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/backend/cpu/cpu_backend.h"
+#include "nibble/base/cpu.h"
 #include "nibble/base/file.h"
 #include "nibble/base/json.h"
 #include "nibble/container/safetensors/reader.h"
@@ -56,6 +58,24 @@ TEST_P(Reference, LogitsOfPromptsAgree) {
     const Tensor expected = tensor("logits." + std::to_string(i));
     const Tensor found = logits_of(*model_, ids);
     ASSERT_EQ(found.shape(), expected.shape());
+    EXPECT_LT(largest_difference(found.view(), expected.view()), kTolerance);
+  }
+}
+
+TEST_P(Reference, EverySetOfInstructionsAgrees) {
+  const auto ids = json_["prompts"][0]["ids"].get<std::vector<int>>();
+  const Tensor expected = tensor("logits.0");
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (!cpu_has(isa)) {
+      continue;
+    }
+    SCOPED_TRACE(isa_name(isa));
+    backend::CpuBackend backend(isa);
+    const auto model = load_model(
+        open_checkpoint(fs::path(NIBBLE_SOURCE_DIR) / "models" / GetParam()),
+        {},
+        backend);
+    const Tensor found = logits_of(*model, ids);
     EXPECT_LT(largest_difference(found.view(), expected.view()), kTolerance);
   }
 }
