@@ -79,7 +79,9 @@ class Format {
                      std::int64_t rows,
                      std::int64_t columns) const = 0;
 
-  // Names, types and shapes of a layer's tensors, before any data.
+  // Names, types and shapes of a layer's tensors, before any data. Among them
+  // the scale of static inputs, which pack does not write: it belongs to
+  // calibration, not to tiles of the weight.
   [[nodiscard]] virtual std::vector<container::TensorInfo> plan(
       std::string_view module,
       const LayerSpec& spec,
