@@ -18,10 +18,11 @@ namespace nibble::quant {
 // codes is called for tiles of rows in rising order. bias (rows) is F32, F16
 // or BF16. input_scale (1) belongs to inputs of Grain::kTensor and to no other.
 //
-// Without spec.input, or with floating inputs, results are within 1e-4 of the
-// exact product relative to |x| |w|; inputs of int8 codes give the exact sum
-// of code products. Results do not depend on the number of threads, and on
-// the number of tokens only by float rounding.
+// Without spec.input, or with floating inputs, activations are kept to 16 bits
+// a block of at most 128 columns: results are within 1e-4 of the exact product
+// relative to |x| |w|. Inputs of int8 codes give the exact sum of code
+// products. A token's results depend neither on the number of threads nor on
+// the other tokens of the call.
 //
 // kUnsupported for a spec that no kernel serves, kCorruptData for codes, zero
 // points or scales outside of their range.
