@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -19,6 +20,7 @@
 #include "nibble/container/safetensors/reader.h"
 #include "nibble/load/load_model.h"
 #include "nibble/load/model_running.h"
+#include "reference_data.h"
 
 namespace nibble::load {
 namespace {
@@ -130,6 +132,21 @@ INSTANTIATE_TEST_SUITE_P(Models,
                          [](const auto& param) {
                            return param.param == "fable-moe" ? "Moe" : "Dense";
                          });
+
+// Small random weights in the shapes of Llama 4 Scout: every layer has experts,
+// rope is scaled with equal factors, 150 positions cross two chunks of 64.
+TEST(ScoutShapes, LogitsAgree) {
+  NIBBLE_REFERENCE_OR_SKIP(root, "golden/meta/scout-mini");
+  const auto tensors =
+      container::open_safetensors(root / "reference.safetensors");
+  const Tensor ids = tensors->load_copy(tensors->get("ids"));
+  const Tensor expected = tensors->load_copy(tensors->get("logits"));
+  const auto model =
+      load_model(open_checkpoint(root / "hf"), {}, backend::cpu_backend());
+  const Tensor found =
+      logits_of(*model, std::as_const(ids).view().as<std::int32_t>());
+  EXPECT_LT(largest_difference(found.view(), expected.view()), kTolerance);
+}
 
 }  // namespace
 }  // namespace nibble::load
