@@ -22,7 +22,8 @@ enum class Grain {
 // Arithmetic where our best and the field's reference tool differ: kExact
 // divides in float32 and chooses codes against the rounded scale; kReference
 // writes bit for bit what llm-compressor writes (docs/numerics.md).
-enum class Numerics { kExact, kReference };
+// kMeta writes what llama-models writes (docs/formats/meta.md, "Numbers").
+enum class Numerics { kExact, kReference, kMeta };
 
 // How real numbers become codes. A value, compared by content.
 struct NumberSpec {
@@ -35,6 +36,8 @@ struct NumberSpec {
   std::int64_t block_rows = 0;
   std::int64_t block_columns = 0;
   DType scale_dtype = DType::kBF16;  // scales are rounded to it when chosen
+  // Dynamic inputs: magnitudes above it saturate; 0 = no bound.
+  float upper_bound = 0;
 
   friend bool operator==(const NumberSpec&, const NumberSpec&) = default;
 };

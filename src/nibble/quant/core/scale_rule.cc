@@ -88,9 +88,23 @@ float reach_of(const ScaleRule& rule, std::int8_t zero) {
   return std::max(rule.high - z, z - rule.low);
 }
 
+// llama-models: float32 throughout, a divisor of 2^(bits-1) that clips the
+// greatest positive weight, and floors instead of an epsilon.
+ScaleAndZero meta_symmetric(const ScaleRule& rule, float greatest) {
+  constexpr float kLeastMagnitude = 1e-6F;
+  constexpr float kLeastFp8Scale = 1.0F / (kF8E4M3Max * 512.0F);
+  if (rule.high == kF8E4M3Max) {
+    return {std::max(greatest / rule.high, kLeastFp8Scale), 0};
+  }
+  return {std::max(greatest, kLeastMagnitude) / -rule.low, 0};
+}
+
 ScaleAndZero symmetric(const ScaleRule& rule, float low, float high) {
   const float half = (rule.high - rule.low) / 2;
   const float greatest = std::max(-low, high);
+  if (rule.numerics == Numerics::kMeta) {
+    return meta_symmetric(rule, greatest);
+  }
   float scale = 0;
   if (rule.numerics == Numerics::kReference) {
     scale = round_to(rule.scale_dtype,
@@ -243,9 +257,9 @@ ScaleAndZero choose_scale(const ScaleRule& rule, float low, float high) {
   if (rule.symmetric) {
     return symmetric(rule, low, high);
   }
-  return rule.numerics == Numerics::kExact
-             ? exact_asymmetric(rule, low, high)
-             : reference_asymmetric(rule, low, high);
+  return rule.numerics == Numerics::kReference
+             ? reference_asymmetric(rule, low, high)
+             : exact_asymmetric(rule, low, high);
 }
 
 void choose_scales(const ScaleRule& rule,
@@ -257,7 +271,7 @@ void choose_scales(const ScaleRule& rule,
   const DType dtype = rule.scale_dtype;
   // The ends of F16 are within the fast domain, so F16 weights take the
   // careful way.
-  if (rule.weight_dtype != DType::kF16 &&
+  if (rule.weight_dtype != DType::kF16 && rule.numerics != Numerics::kMeta &&
       (dtype == rule.weight_dtype || rule.numerics == Numerics::kExact)) {
     if (dtype == DType::kBF16 &&
         fast_scales<RoundToBF16>(rule, low, high, count, scales, zeros)) {

@@ -36,7 +36,11 @@ void round_token_to_fp8(const InputLoops& loops,
     if (static_scale) {
       scale = *static_scale;
     } else {
-      scale = loops.absolute_maximum(values, count) / kF8E4M3Max;
+      float greatest = loops.absolute_maximum(values, count);
+      if (input.upper_bound > 0 && greatest > input.upper_bound) {
+        greatest = input.upper_bound;
+      }
+      scale = greatest / kF8E4M3Max;
       // For an all-zero run any positive number does.
       scale = scale == 0 ? std::numeric_limits<float>::epsilon() : scale;
     }
