@@ -255,9 +255,6 @@ std::optional<QuantizeReport> already_published(
     const load::CheckpointDirectory& source,
     const Recipe& recipe,
     QuantizeOptions options) {
-  if (options.output.empty()) {
-    return std::nullopt;
-  }
   const fs::path output = resolved_output(options.output);
   const std::optional<std::string> hash = Journal::plan_hash_in(output);
   if (!hash || !fs::exists(output / kReceiptName)) {
@@ -292,6 +289,9 @@ QuantizeReport quantize(const load::CheckpointDirectory& source,
                         const QuantizeOptions& options,
                         ProgressSink& progress,
                         const std::atomic<bool>& stop) {
+  NIBBLE_CHECK(!options.output.empty(),
+               kInvalidArgument,
+               "output: found no path, expected a directory");
   if (auto report = already_published(source, recipe, options)) {
     return std::move(*report);
   }
