@@ -19,6 +19,9 @@ std::string describe(const NumberSpec& spec) {
     default:
       text += fmt::format(" {}", grain_name(spec.grain));
   }
+  if (spec.real_zero) {
+    return text + " with a real zero";
+  }
   return spec.symmetric ? text : text + " asymmetric";
 }
 
@@ -43,10 +46,9 @@ std::string_view grain_name(Grain grain) {
 std::string describe(const LayerSpec& spec) {
   std::string text = describe(spec.weight);
   if (spec.input) {
-    text += fmt::format(
-        ", {} inputs{}",
-        describe(*spec.input),
-        spec.input->grain == Grain::kTensor ? " static" : "");
+    text += fmt::format(", {} inputs{}",
+                        describe(*spec.input),
+                        spec.input->grain == Grain::kTensor ? " static" : "");
   }
   return text;
 }
@@ -75,12 +77,13 @@ double bits_per_weight(const NumberSpec& spec,
                        std::int64_t rows,
                        std::int64_t columns) {
   const ScaleGrid grid = scale_grid(spec, rows, columns);
-  const int scale_bits =
-      dtype_bits(spec.scale_dtype) + (spec.symmetric ? 0 : spec.bits);
-  return spec.bits + static_cast<double>(grid.rows * grid.columns) *
-                         scale_bits /
-                         (static_cast<double>(rows) *
-                          static_cast<double>(columns));
+  const int zero_bits = spec.real_zero   ? dtype_bits(spec.scale_dtype)
+                        : spec.symmetric ? 0
+                                         : spec.bits;
+  const int scale_bits = dtype_bits(spec.scale_dtype) + zero_bits;
+  return spec.bits +
+         static_cast<double>(grid.rows * grid.columns) * scale_bits /
+             (static_cast<double>(rows) * static_cast<double>(columns));
 }
 
 }  // namespace nibble::quant

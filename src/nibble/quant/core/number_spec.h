@@ -35,6 +35,9 @@ struct NumberSpec {
   std::int64_t group = 0;  // columns a scale; kGroup only
   std::int64_t block_rows = 0;
   std::int64_t block_columns = 0;
+  // Asymmetric with a real zero instead of a code: value = code * scale +
+  // offset (gpt-fast; 4-bit groups).
+  bool real_zero = false;
   DType scale_dtype = DType::kBF16;  // scales are rounded to it when chosen
   // Dynamic inputs: magnitudes above it saturate; 0 = no bound.
   float upper_bound = 0;

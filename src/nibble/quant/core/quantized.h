@@ -18,7 +18,9 @@ struct Quantized {
   std::int64_t columns = 0;
   Tensor codes;   // (rows, columns) I8, or F8_E4M3 when spec.floating
   Tensor scales;  // (grid rows, grid columns) spec.scale_dtype
-  std::optional<Tensor> zeros;  // as scales, I8; only when !spec.symmetric
+  // As scales: I8 when !spec.symmetric; with spec.real_zero offsets in
+  // scale_dtype, and value = code * scale + offset.
+  std::optional<Tensor> zeros;
   std::optional<Tensor> order;  // (columns) I32: group of each column
 };
 

@@ -26,10 +26,11 @@ constexpr std::int64_t kTokenChunk = 512;
 constexpr std::int64_t kPanelColumns = 2048;
 constexpr int kPanelTiles = 2;
 
-const IntegerKernels& kernels_for(Isa isa) {
+const IntegerKernels& kernels_for(Isa isa,
+                                  const std::optional<NumberSpec>& input) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) {
-    return kIntegerAvx512;
+    return input && !input->floating ? kIntegerAvx512Int8 : kIntegerAvx512;
   }
   if (isa == Isa::kAvx2) {
     return kIntegerAvx2;
@@ -153,7 +154,7 @@ IntegerLinear::IntegerLinear(const LayerSpec& spec,
     : spec_(spec.weight),
       rows_(rows),
       grid_(scale_grid(spec.weight, rows, columns)),
-      kernels_(&kernels_for(isa)),
+      kernels_(&kernels_for(isa, spec.input)),
       description_(describe(spec) + " " + std::string(isa_name(isa))),
       scales_(spec.weight, rows, columns, backend),
       bias_(float_bias(bias, rows)) {
@@ -164,6 +165,8 @@ IntegerLinear::IntegerLinear(const LayerSpec& spec,
   coding_.padded = round_up(columns, kColumnMultiple);
   coding_.block = block_of(grid_.columns_per_scale, columns);
   coding_.blocks = divide_up(columns, coding_.block);
+  coding_.bits = kernels_->input_bits;
+  coding_.weight_bits = spec_.bits;
   blocks_per_scale_ = grid_.columns == 1
                           ? coding_.blocks
                           : grid_.columns_per_scale / coding_.block;
@@ -317,27 +320,22 @@ void IntegerLinear::multiply_panels(const CodedInputs& inputs,
   const IntegerWeights layer = weights();
   const std::int64_t blocks_at_once =
       std::max<std::int64_t>(1, kPanelColumns / layer.block);
-  const std::int64_t panel_stride =
-      std::min(blocks_at_once * layer.block, layer.columns) * kTileRows;
-  const auto panel = std::make_unique_for_overwrite<std::int16_t[]>(
-      static_cast<std::size_t>(panel_stride * tile_count));
+  const std::int64_t panel_bytes =
+      std::min(blocks_at_once * layer.block, layer.columns) * kTileRows *
+      kernels_->input_bits / 8;
+  const auto panel = std::make_unique_for_overwrite<std::byte[]>(
+      static_cast<std::size_t>(panel_bytes * tile_count));
   for (std::int64_t first = 0; first < layer.blocks; first += blocks_at_once) {
     const BlockRange range{first,
                            std::min(blocks_at_once, layer.blocks - first)};
     for (int i = 0; i < tile_count; ++i) {
-      kernels_->unpack(layer, tile + i, range, panel.get() + i * panel_stride);
+      kernels_->unpack(layer, tile + i, range, panel.get() + i * panel_bytes);
     }
     float* at = out.data();
     for (std::int64_t group = 0; group < inputs.groups(); ++group) {
       const IntegerInputs tokens = inputs[group];
-      kernels_->panel(layer,
-                      tile,
-                      tile_count,
-                      range,
-                      panel.get(),
-                      panel_stride,
-                      tokens,
-                      at);
+      kernels_->panel(
+          layer, tile, tile_count, range, panel.get(), panel_bytes, tokens, at);
       at += tokens.tokens * tile_count * kTileRows;
     }
   }

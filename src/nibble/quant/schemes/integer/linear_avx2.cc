@@ -80,7 +80,7 @@ void few(const IntegerWeights& weights,
          float* out) {
   constexpr int kPairs = kPairsOfRun<kBits>;
   const std::uint8_t* codes = weights.codes + tile * weights.tile_bytes;
-  const std::int32_t* pairs = inputs.pairs;
+  const std::int32_t* pairs = inputs.words;
   __m256 total[kTokens][kHalves];
   for (int t = 0; t < kTokens; ++t) {
     total[t][0] = total[t][1] = _mm256_setzero_ps();
@@ -206,11 +206,12 @@ void unpack_bits(const IntegerWeights& weights,
 void unpack(const IntegerWeights& weights,
             std::int64_t tile,
             BlockRange range,
-            std::int16_t* panel) {
+            void* panel) {
+  auto* codes = static_cast<std::int16_t*>(panel);
   if (weights.bits == 4) {
-    unpack_bits<4>(weights, tile, range, panel);
+    unpack_bits<4>(weights, tile, range, codes);
   } else {
-    unpack_bits<8>(weights, tile, range, panel);
+    unpack_bits<8>(weights, tile, range, codes);
   }
 }
 
@@ -225,7 +226,7 @@ void multiply(const IntegerWeights& weights,
               std::int64_t stride,
               float* out) {
   const std::int32_t* pairs =
-      inputs.pairs + range.first * weights.block / 2 * kTokens;
+      inputs.words + range.first * weights.block / 2 * kTokens;
   for (std::int64_t b = range.first; b < range.first + range.count; ++b) {
     __m256i acc[kTokens][kHalves];
 #pragma GCC unroll 4
@@ -267,13 +268,14 @@ void multiply_tokens(const IntegerWeights& weights,
                      std::int64_t tile,
                      int tiles,
                      BlockRange range,
-                     const std::int16_t* panel,
-                     std::int64_t panel_stride,
+                     const void* panel,
+                     std::int64_t panel_bytes,
                      const IntegerInputs& inputs,
                      float* out) {
   const std::int64_t stride = tiles * kTileRows;
   for (int r = 0; r < tiles; ++r) {
-    const std::int16_t* codes = panel + r * panel_stride;
+    const std::int16_t* codes =
+        static_cast<const std::int16_t*>(panel) + r * panel_bytes / 2;
     float* rows = out + r * kTileRows;
     switch (inputs.tokens) {
       case 1:
@@ -296,6 +298,7 @@ void multiply_tokens(const IntegerWeights& weights,
 const IntegerKernels kIntegerAvx2 = {
     .few_tokens = 4,
     .panel_tokens = 4,
+    .input_bits = 16,
     .few = few_any,
     .unpack = unpack,
     .panel = multiply_tokens,

@@ -85,7 +85,7 @@ void few(const IntegerWeights& weights,
   // Enough independent sums to hide the latency of the dot product.
   constexpr int kChains = kTokens == 1 ? kPairs : 2;
   const std::uint8_t* codes = weights.codes + tile * weights.tile_bytes;
-  const std::int32_t* pairs = inputs.pairs;
+  const std::int32_t* pairs = inputs.words;
   __m512 total[kTokens];
   for (int t = 0; t < kTokens; ++t) {
     total[t] = _mm512_setzero_ps();
@@ -205,11 +205,12 @@ void unpack_bits(const IntegerWeights& weights,
 void unpack(const IntegerWeights& weights,
             std::int64_t tile,
             BlockRange range,
-            std::int16_t* panel) {
+            void* panel) {
+  auto* codes = static_cast<std::int16_t*>(panel);
   if (weights.bits == 4) {
-    unpack_bits<4>(weights, tile, range, panel);
+    unpack_bits<4>(weights, tile, range, codes);
   } else {
-    unpack_bits<8>(weights, tile, range, panel);
+    unpack_bits<8>(weights, tile, range, codes);
   }
 }
 
@@ -223,7 +224,7 @@ void multiply(const IntegerWeights& weights,
               const IntegerInputs& inputs,
               float* out) {
   const std::int32_t* pairs =
-      inputs.pairs + range.first * weights.block / 2 * kTokens;
+      inputs.words + range.first * weights.block / 2 * kTokens;
   for (std::int64_t b = range.first; b < range.first + range.count; ++b) {
     __m512i acc[kTokens][kTiles];
 #pragma GCC unroll 12
@@ -277,22 +278,22 @@ void multiply_tokens(const IntegerWeights& weights,
                      std::int64_t tile,
                      int tiles,
                      BlockRange range,
-                     const std::int16_t* panel,
-                     std::int64_t panel_stride,
+                     const void* panel,
+                     std::int64_t panel_bytes,
                      const IntegerInputs& inputs,
                      float* out) {
   if constexpr (kTokens > 1) {
     if (inputs.tokens < kTokens) {
       return multiply_tokens<kTokens - 1>(
-          weights, tile, tiles, range, panel, panel_stride, inputs, out);
+          weights, tile, tiles, range, panel, panel_bytes, inputs, out);
     }
   }
+  const auto* codes = static_cast<const std::int16_t*>(panel);
+  const std::int64_t stride = panel_bytes / 2;
   if (tiles == 2) {
-    multiply<kTokens, 2>(
-        weights, tile, range, panel, panel_stride, inputs, out);
+    multiply<kTokens, 2>(weights, tile, range, codes, stride, inputs, out);
   } else {
-    multiply<kTokens, 1>(
-        weights, tile, range, panel, panel_stride, inputs, out);
+    multiply<kTokens, 1>(weights, tile, range, codes, stride, inputs, out);
   }
 }
 
@@ -301,6 +302,7 @@ void multiply_tokens(const IntegerWeights& weights,
 const IntegerKernels kIntegerAvx512 = {
     .few_tokens = 4,
     .panel_tokens = 12,
+    .input_bits = 16,
     .few = few_any,
     .unpack = unpack,
     .panel = multiply_tokens<12>,

@@ -43,22 +43,42 @@ float int8_scale(const InputLoops& loops,
   return scale == 0 ? std::numeric_limits<float>::epsilon() : scale;
 }
 
-// pairs (columns / 2, tokens) from rows (tokens, columns): a cache line of
-// each row at a time.
-void interleave(std::span<const std::int16_t> rows,
-                std::int64_t tokens,
-                std::int64_t pairs_per_token,
-                std::int32_t* pairs) {
+// Columns 2p and 2p + 1 of a token.
+std::int32_t pair_word(const std::int16_t* row, std::int64_t p) {
+  const auto low = static_cast<std::uint16_t>(row[2 * p]);
+  const auto high = static_cast<std::uint16_t>(row[2 * p + 1]);
+  return static_cast<std::int32_t>(low |
+                                   (static_cast<std::uint32_t>(high) << 16));
+}
+
+// Quad q of a token: four of the 8 columns of a run of 4-bit weights, or of
+// the 4 columns of one of 8-bit weights (linear_kernels.h).
+std::int32_t quad_word(const std::int16_t* row,
+                       std::int64_t q,
+                       int weight_bits) {
+  const std::int16_t* first =
+      row + (weight_bits == 4 ? q / 2 * 8 + q % 2 * 2 : q * 4);
+  const int step = weight_bits == 4 ? 4 : 2;
+  const auto byte = [&](int column, int at) {
+    return static_cast<std::uint32_t>(static_cast<std::uint8_t>(first[column]))
+           << (8 * at);
+  };
+  return static_cast<std::int32_t>(byte(0, 0) | byte(step, 1) | byte(1, 2) |
+                                   byte(1 + step, 3));
+}
+
+// to (words, tokens) from the codes of tokens, a cache line of each at a time.
+template <typename Word>
+void interleave(std::int64_t tokens,
+                std::int64_t words_per_token,
+                std::int32_t* to,
+                const Word& word) {
   constexpr std::int64_t kLine = 16;
-  for (std::int64_t first = 0; first < pairs_per_token; first += kLine) {
-    const std::int64_t last = std::min(first + kLine, pairs_per_token);
+  for (std::int64_t first = 0; first < words_per_token; first += kLine) {
+    const std::int64_t last = std::min(first + kLine, words_per_token);
     for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::int16_t* row = rows.data() + t * 2 * pairs_per_token;
-      for (std::int64_t p = first; p < last; ++p) {
-        const auto low = static_cast<std::uint16_t>(row[2 * p]);
-        const auto high = static_cast<std::uint16_t>(row[2 * p + 1]);
-        pairs[p * tokens + t] = static_cast<std::int32_t>(
-            low | (static_cast<std::uint32_t>(high) << 16));
+      for (std::int64_t i = first; i < last; ++i) {
+        to[i * tokens + t] = word(t, i);
       }
     }
   }
@@ -126,10 +146,10 @@ CodedInputs::CodedInputs(const InputCoding& coding,
                          std::int64_t group)
     : tokens_(tokens),
       group_(group),
-      pairs_per_token_(coding.padded / 2),
+      words_per_token_(coding.padded * coding.bits / 32),
       blocks_(coding.blocks),
-      pairs_(std::make_unique_for_overwrite<std::int32_t[]>(
-          static_cast<std::size_t>(tokens * pairs_per_token_))),
+      words_(std::make_unique_for_overwrite<std::int32_t[]>(
+          static_cast<std::size_t>(tokens * words_per_token_))),
       scales_(static_cast<std::size_t>(tokens * blocks_)),
       sums_(scales_.size()) {
   parallel_for(groups(), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -158,8 +178,21 @@ void CodedInputs::encode_group(const InputCoding& coding,
         std::span(scales_).subspan(token * blocks, blocks),
         std::span(sums_).subspan(token * blocks, blocks));
   }
-  interleave(
-      codes, count, pairs_per_token_, pairs_.get() + first * pairs_per_token_);
+  std::int32_t* words = words_.get() + first * words_per_token_;
+  const auto row = [&](std::int64_t t) {
+    return codes.data() + t * coding.padded;
+  };
+  if (coding.bits == 16) {
+    interleave(
+        count, words_per_token_, words, [&](std::int64_t t, std::int64_t i) {
+          return pair_word(row(t), i);
+        });
+  } else {
+    interleave(
+        count, words_per_token_, words, [&](std::int64_t t, std::int64_t i) {
+          return quad_word(row(t), i, coding.weight_bits);
+        });
+  }
 }
 
 std::int64_t CodedInputs::groups() const {
@@ -168,7 +201,7 @@ std::int64_t CodedInputs::groups() const {
 
 IntegerInputs CodedInputs::operator[](std::int64_t group) const {
   const std::int64_t first = group * group_;
-  return {pairs_.get() + first * pairs_per_token_,
+  return {words_.get() + first * words_per_token_,
           scales_.data() + first * blocks_,
           sums_.data() + first * blocks_,
           static_cast<int>(std::min(group_, tokens_ - first))};

@@ -27,6 +27,9 @@ struct InputCoding {
   std::int64_t padded = 0;   // of the codes: a multiple of 8
   std::int64_t block = 0;
   std::int64_t blocks = 0;
+  // What the kernels take: IntegerKernels::input_bits; 8 for int8 codes only.
+  int bits = 16;
+  int weight_bits = 4;
 };
 
 // kUnsupported for an input that InputCoding cannot do.
@@ -60,9 +63,9 @@ class CodedInputs {
 
   std::int64_t tokens_;
   std::int64_t group_;
-  std::int64_t pairs_per_token_;
+  std::int64_t words_per_token_;
   std::int64_t blocks_;
-  std::unique_ptr<std::int32_t[]> pairs_;
+  std::unique_ptr<std::int32_t[]> words_;
   std::vector<float> scales_;
   std::vector<std::int32_t> sums_;
 };

@@ -12,8 +12,9 @@
 // activation is a 16-bit code with a float32 scale for each block of columns;
 // the products of a block (at most 128 columns) are summed exactly in 32 bits,
 //   128 columns * 32767 * 255 < 2^31,
-// then multiplied by the two scales and added up in float32. The integer sums
-// are the same on every instruction set.
+// then multiplied by the two scales and added up in float32. Where activations
+// are int8 codes, a set of instructions may have kernels with products of 8
+// bits. The integer sums are the same on every instruction set.
 namespace nibble::quant {
 
 // Codes of 16 rows stand side by side in a dword a row, so that no kernel ever
@@ -40,10 +41,13 @@ struct IntegerWeights {
   std::int64_t scales_per_row;
 };
 
-// A few tokens, their pairs of columns interleaved.
+// A few tokens, interleaved.
 struct IntegerInputs {
-  const std::int32_t*
-      pairs;                 // (columns / 2, tokens), column 2j in the low half
+  // 16 bits: pairs of columns (columns / 2, tokens), column 2j in the low half.
+  // 8 bits: quads (columns / 4, tokens) in the order in which a run's bytes
+  // come out, low byte first: for 4-bit weights columns 0 4 1 5 and 2 6 3 7 of
+  // 8, for 8-bit weights 0 2 1 3 and 4 6 5 7.
+  const std::int32_t* words;
   const float* scales;       // (tokens, blocks)
   const std::int32_t* sums;  // (tokens, blocks): sums of the codes
   int tokens;
@@ -59,25 +63,26 @@ struct IntegerKernels {
   // Tokens of one IntegerInputs that few and panel take.
   int few_tokens;
   int panel_tokens;
+  int input_bits;  // of the words: 16, or 8 for int8 codes only
   // out (tokens, 16) = the rows of one tile.
   void (*few)(const IntegerWeights& weights,
               std::int64_t tile,
               const IntegerInputs& inputs,
               float* out);
-  // panel = codes less zero points of some blocks, in the order in which this
-  // set's panel() reads them: (columns / 2, 16, 2) or (columns, 16).
+  // panel = codes of some blocks, input_bits each, as panel() of the same
+  // kernels reads them.
   void (*unpack)(const IntegerWeights& weights,
                  std::int64_t tile,
                  BlockRange range,
-                 std::int16_t* panel);
+                 void* panel);
   // out (tokens, 16 * tiles) += what the blocks of `tiles` panels (1 or 2)
-  // contribute; panels lie panel_stride elements apart.
+  // contribute; panels lie panel_bytes apart.
   void (*panel)(const IntegerWeights& weights,
                 std::int64_t tile,
                 int tiles,
                 BlockRange range,
-                const std::int16_t* panel,
-                std::int64_t panel_stride,
+                const void* panel,
+                std::int64_t panel_bytes,
                 const IntegerInputs& inputs,
                 float* out);
 };
@@ -86,6 +91,7 @@ extern const IntegerKernels kIntegerPortable;
 #if defined(__x86_64__)
 extern const IntegerKernels kIntegerAvx2;
 extern const IntegerKernels kIntegerAvx512;
+extern const IntegerKernels kIntegerAvx512Int8;
 #endif
 
 }  // namespace nibble::quant

@@ -38,7 +38,8 @@ std::int64_t block_columns(const IntegerWeights& weights, std::int64_t block) {
 void unpack(const IntegerWeights& weights,
             std::int64_t tile,
             BlockRange range,
-            std::int16_t* panel) {
+            void* out) {
+  auto* panel = static_cast<std::int16_t*>(out);
   const int run_columns = 32 / weights.bits;
   const std::uint8_t* codes =
       weights.codes + tile * weights.tile_bytes +
@@ -98,7 +99,7 @@ void multiply(const IntegerWeights& weights,
               int token,
               float* out) {
   const std::int64_t first_pair = range.first * weights.block / 2;
-  const std::int32_t* pairs = inputs.pairs + first_pair * inputs.tokens + token;
+  const std::int32_t* pairs = inputs.words + first_pair * inputs.tokens + token;
   for (std::int64_t b = range.first; b < range.first + range.count; ++b) {
     std::array<std::int32_t, kRows> sums{};
     const std::int64_t columns = block_columns(weights, b);
@@ -130,8 +131,8 @@ void multiply_tokens(const IntegerWeights& weights,
                      std::int64_t tile,
                      int tiles,
                      BlockRange range,
-                     const std::int16_t* panel,
-                     std::int64_t panel_stride,
+                     const void* panel,
+                     std::int64_t panel_bytes,
                      const IntegerInputs& inputs,
                      float* out) {
   for (int r = 0; r < tiles; ++r) {
@@ -139,7 +140,7 @@ void multiply_tokens(const IntegerWeights& weights,
       multiply(weights,
                tile + r,
                range,
-               panel + r * panel_stride,
+               static_cast<const std::int16_t*>(panel) + r * panel_bytes / 2,
                inputs,
                t,
                out + (t * tiles + r) * kRows);
@@ -152,6 +153,7 @@ void multiply_tokens(const IntegerWeights& weights,
 const IntegerKernels kIntegerPortable = {
     .few_tokens = 0,
     .panel_tokens = 8,
+    .input_bits = 16,
     .few = nullptr,
     .unpack = unpack,
     .panel = multiply_tokens,

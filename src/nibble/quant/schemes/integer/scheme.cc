@@ -4,6 +4,7 @@
 
 #include "nibble/base/error.h"
 #include "nibble/quant/core/shape_checks.h"
+#include "nibble/quant/schemes/integer/affine.h"
 #include "nibble/quant/schemes/integer/codes.h"
 #include "nibble/quant/schemes/integer/linear.h"
 
@@ -55,6 +56,10 @@ class IntegerScheme final : public Scheme {
   void check(const LayerSpec& spec,
              std::int64_t rows,
              std::int64_t columns) const override {
+    if (spec.weight.real_zero) {
+      affine::check(spec, rows, columns);
+      return;
+    }
     check_weight(spec.weight, rows, columns);
     if (spec.input) {
       check_input(*spec.input);
@@ -64,11 +69,16 @@ class IntegerScheme final : public Scheme {
   [[nodiscard]] Quantized encode(const NumberSpec& spec,
                                  ConstTensorView weight,
                                  const EncodeOptions& options) const override {
-    return integer::encode(spec, weight, options, best_isa());
+    return spec.real_zero ? affine::encode(spec, weight, options)
+                          : integer::encode(spec, weight, options, best_isa());
   }
 
   void decode(const Quantized& quantized, TensorView weight) const override {
-    decode_tile(quantized, weight, integer::values);
+    if (quantized.spec.real_zero) {
+      affine::decode(quantized, weight);
+    } else {
+      decode_tile(quantized, weight, integer::values);
+    }
   }
 
   [[nodiscard]] std::unique_ptr<model::Linear> make_linear(
@@ -80,6 +90,10 @@ class IntegerScheme final : public Scheme {
       std::optional<Tensor> input_scale,
       backend::Backend& backend) const override {
     check(spec, rows, columns);
+    if (spec.weight.real_zero) {
+      return affine::make_linear(
+          spec, rows, columns, codes, std::move(bias), backend);
+    }
     return make_integer_linear(spec,
                                rows,
                                columns,

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "nibble/container/checkpoint.h"
+#include "nibble/model/config.h"
+#include "nibble/quant/core/number_spec.h"
+
+namespace nibble::quant::gpt_fast {
+
+// How a file stores the codes of a linear.
+enum class Storage {
+  kInt8,        // (out, in) I8 with scales (out) BF16
+  kTilePacked,  // int4_pack.h
+  kBytes,       // (out, in / 2) U8: even input in the high nibble
+  kCpu64,       // as PyTorch's CPU operator packs with AVX-512: blocks of 64
+  kCpu32,       // ... with AVX2: blocks of 32 outputs
+};
+
+// A linear of the file; q, k and v may share one.
+struct PackedTensor {
+  std::string native;  // "layers.0.attention.wqkv"
+  Storage storage = Storage::kInt8;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;         // of the model
+  std::int64_t stored_columns = 0;  // with padding
+  std::int64_t tiles = 8;           // inner_k_tiles
+  std::int64_t group = 0;
+  const container::TensorInfo* weight = nullptr;
+  const container::TensorInfo* scales = nullptr;
+};
+
+// A linear of the model: rows [first, first + rows) of a packed tensor.
+struct PackedLayer {
+  std::string native;
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+  // Rows of each head are in Meta's order there, half a head apart here.
+  bool rotary = false;
+  LayerSpec spec;
+};
+
+struct PackedLayers {
+  std::map<std::string, PackedTensor, std::less<>> tensors;  // by native name
+  std::map<std::string, PackedLayer, std::less<>> layers;    // by module
+  std::int64_t head_dim = 0;
+};
+
+// The packed linears of a view (load/meta_view.h) of a gpt-fast file. layout
+// names the CPU layout of two-dimensional codes: "", "bytes", "cpu-avx512" or
+// "cpu-avx2". kCorruptData for shapes that fit nothing; kUnsupported, with the
+// type found and the one expected, for codes of another type.
+[[nodiscard]] PackedLayers find_packed_layers(
+    const model::ModelConfig& config,
+    const container::CheckpointReader& reader,
+    std::string_view layout);
+
+}  // namespace nibble::quant::gpt_fast
