@@ -34,7 +34,8 @@ Json continue_prompt(const std::string& model) {
                           "0"});
 }
 
-// A built-in recipe on a bundled model, and what must come out.
+// A built-in recipe on a bundled model, and what must come out: what was
+// recorded with a few percent of room, as instruction sets round differently.
 struct Case {
   const char* model;
   const char* recipe;
@@ -91,11 +92,29 @@ TEST_P(EveryRecipe, QuantizesVerifiesAndSpeaks) {
 INSTANTIATE_TEST_SUITE_P(
     BuiltIn,
     EveryRecipe,
-    ::testing::Values(Case{"fable-moe", "int4", 8, 0.05, 0.85, 4},
-                      Case{"fable-dense", "int8", 10, 0.01, 0.95, 8}),
-    [](const ::testing::TestParamInfo<Case>& info) {
+    ::testing::Values(Case{"fable-moe", "int4", 7.46, 0.03692, 0.863, 1},
+                      Case{"fable-moe", "int4-g64", 7.55, 0.03286, 0.866, 1},
+                      Case{"fable-moe", "int4-g32", 7.73, 0.02974, 0.880, 6},
+                      Case{"fable-moe", "int4-asym", 7.60, 0.02631, 0.894, 1},
+                      Case{"fable-moe", "int8", 10.29, 0.00125, 0.987, 12},
+                      Case{"fable-moe", "int8-w8a8", 10.29, 0.00260, 0.969, 3},
+                      Case{"fable-moe", "fp8", 10.29, 0.00614, 0.948, 3},
+                      Case{"fable-moe", "fp8-block", 10.25, 0.00582, 0.953, 6},
+                      Case{"fable-moe", "fp8-a16", 10.29, 0.00395, 0.965, 1},
+                      Case{"fable-moe", "llama4-int4", 7.46, 0.03692, 0.863, 1},
+                      Case{"fable-dense", "int4", 5.83, 0.05824, 0.845, 1},
+                      Case{"fable-dense", "int4-g64", 5.94, 0.04857, 0.846, 3},
+                      Case{"fable-dense", "int4-g32", 6.16, 0.04056, 0.866, 3},
+                      Case{"fable-dense", "int4-asym", 5.99, 0.03661, 0.871, 6},
+                      Case{"fable-dense", "int8", 9.20, 0.00024, 0.985, 12},
+                      Case{
+                          "fable-dense", "int8-w8a8", 9.20, 0.00166, 0.969, 12},
+                      Case{"fable-dense", "fp8", 9.20, 0.00666, 0.937, 3},
+                      Case{"fable-dense", "fp8-block", 9.15, 0.00624, 0.944, 3},
+                      Case{"fable-dense", "fp8-a16", 9.20, 0.00302, 0.954, 12}),
+    [](const ::testing::TestParamInfo<Case>& test) {
       std::string name =
-          std::string(info.param.model) + "_" + info.param.recipe;
+          std::string(test.param.model) + "_" + test.param.recipe;
       for (char& c : name) {
         c = c == '-' ? '_' : c;
       }
@@ -141,21 +160,6 @@ TEST(EndToEnd, TheResultDoesNotDependOnThreadsMemoryOrInstructionSet) {
       EXPECT_EQ(weights == *first, true) << threads << " threads, " << isa;
     }
   }
-}
-
-TEST(EndToEnd, AGroupThatDoesNotDivideIsRefusedWithASuggestion) {
-  const ScratchDirectory scratch;
-  const ProgramResult result = run_nibble(
-      {"quantize",
-       bundled("fable-dense"),
-       "--recipe",
-       R"({"version":1,"rules":[{"match":"*","scheme":"int4","group":256}]})",
-       "-o",
-       scratch.file("out")});
-  EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.error, ::testing::HasSubstr("256"));
-  EXPECT_THAT(result.error, ::testing::HasSubstr("hint: "));
-  EXPECT_FALSE(fs::exists(scratch.file("out")));
 }
 
 TEST(EndToEnd, AQuantizedCheckpointIsNoSource) {

@@ -46,8 +46,8 @@ INSTANTIATE_TEST_SUITE_P(CompressedTensors,
                                            "fable-moe-fp8-dynamic",
                                            "fable-moe-w4a16-g128",
                                            "fable-moe-w8a8"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& test) {
+                           std::string name = test.param;
                            for (char& c : name) {
                              c = c == '-' ? '_' : c;
                            }

@@ -196,6 +196,15 @@ TEST(WrongUse, MemoryTooSmall) {
   EXPECT_FALSE(fs::exists(scratch.file("out")));
 }
 
+TEST(WrongUse, TextTooShortForAWindow) {
+  const ScratchDirectory scratch;
+  write_content(scratch.file("t"), "Once.");
+  EXPECT_THAT(
+      refused(2, {"eval", bundled("fable-moe"), "--text", scratch.file("t")})
+          .error,
+      HasSubstr("512"));
+}
+
 TEST(BadInput, EveryCommandRefusesAMissingModel) {
   const ScratchDirectory scratch;
   write_content(scratch.file("t"), "text");
@@ -267,15 +276,6 @@ TEST(BadInput, IdsThatAreNoIds) {
   refused(3, {"eval", bundled("fable-moe"), "--ids", scratch.file("ids.json")});
 }
 
-TEST(BadInput, TextTooShortForAWindow) {
-  const ScratchDirectory scratch;
-  write_content(scratch.file("t"), "Once.");
-  EXPECT_THAT(
-      refused(3, {"eval", bundled("fable-moe"), "--text", scratch.file("t")})
-          .error,
-      HasSubstr("512"));
-}
-
 TEST(Failed, OutputFolderThatCannotBeMade) {
   const ScratchDirectory scratch;
   write_content(scratch.file("file"), "");
@@ -323,7 +323,7 @@ TEST(CheckFailed, AByteChangedAfterQuantizing) {
   file.seekp(-1000, std::ios::end);
   file.put(static_cast<char>(before ^ 0x10));
   file.close();
-  const ProgramResult result = run_nibble({"verify", out});
+  const ProgramResult result = run_nibble({"verify", out, "--json"});
   EXPECT_EQ(result.status, 4);
   const Json json = Json::parse(result.out);
   EXPECT_FALSE(json.at("ok").get<bool>());
