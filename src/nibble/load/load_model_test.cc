@@ -12,6 +12,7 @@
 
 #include "expect_error.h"
 #include "nibble/backend/cpu/cpu_backend.h"
+#include "nibble/container/safetensors/writer.h"
 #include "nibble/load/dense_builder.h"
 #include "nibble/load/model_running.h"
 #include "nibble/load/plain_forward.h"

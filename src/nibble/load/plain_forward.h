@@ -4,7 +4,9 @@
 // token at a time, every sum in double precision, no cache, no blocks. What
 // tests compare the real model with.
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
