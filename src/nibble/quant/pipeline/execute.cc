@@ -13,6 +13,7 @@
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
 #include "nibble/quant/core/registry.h"
+#include "nibble/quant/pipeline/buffer_pool.h"
 #include "nibble/quant/pipeline/ordered_digest.h"
 #include "nibble/quant/pipeline/pack_tile.h"
 #include "nibble/quant/pipeline/read_matrix.h"
@@ -55,9 +56,15 @@ struct Piece {
 // budget: it is given back when the last digest has seen them.
 struct PieceBytes {
   MemoryBudget::Share share;
-  Tensor source;
-  std::vector<PackedRun> packed;
+  BufferPool::Buffer source;
+  BufferPool::Buffer packed;
 };
+
+// Where rows of a piece begin in a matrix, given the bytes of all its rows.
+std::uint64_t row_offset(const Piece& piece, std::size_t piece_bytes) {
+  return static_cast<std::uint64_t>(piece.first) *
+         (piece_bytes / static_cast<std::uint64_t>(piece.count));
+}
 
 class Executor {
  public:
@@ -67,7 +74,8 @@ class Executor {
         reader_(*execution.source.reader),
         items_(items_of(execution.plan)),
         workers_(thread_count()),
-        budget_(static_cast<std::size_t>(execution.plan.buffer_bytes)) {}
+        budget_(static_cast<std::size_t>(execution.plan.buffer_bytes)),
+        pool_(budget_.limit_bytes()) {}
 
   std::vector<ItemResult> run() {
     // Every worker takes pieces until none is left; how many workers really
@@ -87,8 +95,9 @@ class Executor {
  private:
   void work() {
     try {
+      TileScratch scratch;
       while (std::optional<Piece> piece = next_piece()) {
-        process(std::move(*piece));
+        process(std::move(*piece), scratch);
       }
     } catch (...) {
       give_up(std::current_exception());
@@ -98,12 +107,16 @@ class Executor {
   std::optional<Piece> next_piece();
   void open_item();
   Piece cut_piece();
-  void process(Piece piece);
+  void process(Piece piece, TileScratch& scratch);
   void copy_piece(Piece& piece);
-  void range_piece(Piece& piece);
-  void layer_piece(Piece& piece);
+  void range_piece(Piece& piece, TileScratch& scratch);
+  void layer_piece(Piece& piece, TileScratch& scratch);
+  std::shared_ptr<PieceBytes> read_tile(Piece& piece, TileScratch& scratch);
+  ConstTensorView tile_of(const Piece& piece, const PieceBytes& bytes) const;
   void write_dense(Piece& piece, const std::shared_ptr<PieceBytes>& bytes);
-  void write_packed(Piece& piece, const std::shared_ptr<PieceBytes>& bytes);
+  void write_packed(Piece& piece,
+                    std::span<const PackedRun> runs,
+                    const std::shared_ptr<PieceBytes>& bytes);
   EncodeOptions encode_options(const Piece& piece);
   void finish_item(ItemState& state);
   void give_up(std::exception_ptr failure);
@@ -128,6 +141,7 @@ class Executor {
   const std::vector<Item> items_;
   const int workers_;
   MemoryBudget budget_;
+  BufferPool pool_;
 
   // Pieces are handed out in order, memory included: the piece before any
   // other has its memory, so it can always be finished and the digests that
@@ -242,16 +256,16 @@ Piece Executor::cut_piece() {
 
 // ---- Work ------------------------------------------------------------------
 
-void Executor::process(Piece piece) {
+void Executor::process(Piece piece, TileScratch& scratch) {
   const std::shared_ptr<ItemState> state = piece.state;
   if (piece.kind == PieceKind::kRange) {
-    range_piece(piece);
+    range_piece(piece, scratch);
     return;
   }
   if (piece.kind == PieceKind::kCopy) {
     copy_piece(piece);
   } else {
-    layer_piece(piece);
+    layer_piece(piece, scratch);
   }
   bool last = false;
   {
@@ -268,9 +282,9 @@ void Executor::copy_piece(Piece& piece) {
   const TensorInfo& tensor = reader_.tensors()[planned.tensor];
   const auto bytes = std::make_shared<PieceBytes>();
   bytes->share = std::move(piece.share);
-  bytes->source = Tensor(DType::kU8, {piece.count});
+  bytes->source = pool_.take(static_cast<std::size_t>(piece.count));
   const auto offset = static_cast<std::uint64_t>(piece.first);
-  const std::span<std::byte> data = bytes->source.view().byte_span();
+  const std::span<std::byte> data = bytes->source.bytes();
   reader_.read(tensor, offset, data);
   if (planned.must_be_finite && is_weight_dtype(tensor.dtype)) {
     const std::int64_t elements =
@@ -285,14 +299,37 @@ void Executor::copy_piece(Piece& piece) {
   execution_.progress.advance(data.size());
 }
 
-void Executor::range_piece(Piece& piece) {
+// The piece's rows, read and found finite.
+std::shared_ptr<PieceBytes> Executor::read_tile(Piece& piece,
+                                                TileScratch& scratch) {
   const PlannedLayer& planned = layer(*piece.state);
-  const Tensor tile =
-      read_rows(reader_, planned.source, piece.first, piece.count);
-  if (!all_finite(tile.view())) {
+  auto bytes = std::make_shared<PieceBytes>();
+  bytes->share = std::move(piece.share);
+  bytes->source = pool_.take(
+      static_cast<std::size_t>(piece.count * planned.source.columns) *
+      dtype_bytes(source_of(planned).dtype));
+  read_rows(reader_,
+            planned.source,
+            piece.first,
+            bytes->source.bytes(),
+            scratch.block);
+  if (!all_finite(tile_of(piece, *bytes))) {
     refuse_non_finite(reader_, source_of(planned));
   }
-  const auto [low, high] = range_of(tile.view());
+  return bytes;
+}
+
+ConstTensorView Executor::tile_of(const Piece& piece,
+                                  const PieceBytes& bytes) const {
+  const PlannedLayer& planned = layer(*piece.state);
+  return {bytes.source.bytes().data(),
+          source_of(planned).dtype,
+          {piece.count, planned.source.columns}};
+}
+
+void Executor::range_piece(Piece& piece, TileScratch& scratch) {
+  const std::shared_ptr<PieceBytes> bytes = read_tile(piece, scratch);
+  const auto [low, high] = range_of(tile_of(piece, *bytes));
   const std::scoped_lock lock(mutex_);
   ItemState& state = *piece.state;
   state.low = std::min(state.low, low);
@@ -321,40 +358,33 @@ EncodeOptions Executor::encode_options(const Piece& piece) {
   return options;
 }
 
-void Executor::layer_piece(Piece& piece) {
+void Executor::layer_piece(Piece& piece, TileScratch& scratch) {
   const PlannedLayer& planned = layer(*piece.state);
-  const auto bytes = std::make_shared<PieceBytes>();
-  bytes->share = std::move(piece.share);
-  bytes->source = read_rows(reader_, planned.source, piece.first, piece.count);
-  const ConstTensorView tile = std::as_const(bytes->source).view();
-  if (!all_finite(tile)) {
-    refuse_non_finite(reader_, source_of(planned));
-  }
+  const std::shared_ptr<PieceBytes> bytes = read_tile(piece, scratch);
+  const ConstTensorView tile = tile_of(piece, *bytes);
   if (!planned.spec) {
     write_dense(piece, bytes);
   } else {
     const EncodeOptions options = encode_options(piece);
+    bytes->packed = pool_.take(packed_bytes(planned, piece.count));
     const std::int64_t unit = tile_unit_rows(plan_, planned);
     const auto first_unit = static_cast<std::size_t>(piece.first / unit);
-    bytes->packed =
+    const std::vector<PackedRun> runs =
         pack_tile({plan_, planned, options, piece.first, tile},
-                  std::span(piece.state->unit_sums).subspan(first_unit));
-    write_packed(piece, bytes);
+                  bytes->packed.bytes(),
+                  std::span(piece.state->unit_sums).subspan(first_unit),
+                  scratch);
+    write_packed(piece, runs, bytes);
   }
-  const std::uint64_t offset = static_cast<std::uint64_t>(piece.first) *
-                               tile.bytes() /
-                               static_cast<std::uint64_t>(piece.count);
-  piece.state->source.add(offset, tile.byte_span(), bytes);
+  piece.state->source.add(
+      row_offset(piece, tile.bytes()), tile.byte_span(), bytes);
   execution_.progress.advance(tile.bytes());
 }
 
 void Executor::write_dense(Piece& piece,
                            const std::shared_ptr<PieceBytes>& bytes) {
-  const std::span<const std::byte> data =
-      std::as_const(bytes->source).view().byte_span();
-  const std::uint64_t offset = static_cast<std::uint64_t>(piece.first) *
-                               data.size() /
-                               static_cast<std::uint64_t>(piece.count);
+  const std::span<const std::byte> data = bytes->source.bytes();
+  const std::uint64_t offset = row_offset(piece, data.size());
   step("write");
   execution_.writer.write(
       layer(*piece.state).outputs.front().name, offset, data);
@@ -362,9 +392,10 @@ void Executor::write_dense(Piece& piece,
 }
 
 void Executor::write_packed(Piece& piece,
+                            std::span<const PackedRun> runs,
                             const std::shared_ptr<PieceBytes>& bytes) {
   const PlannedLayer& planned = layer(*piece.state);
-  for (const PackedRun& run : bytes->packed) {
+  for (const PackedRun& run : runs) {
     step("write");
     execution_.writer.write(
         planned.outputs[run.output].name, run.offset, run.bytes);

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "nibble/base/error.h"
+#include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
 namespace {
@@ -110,6 +111,23 @@ ErrorSums measure_error(std::span<const float> weight,
              total(lanes.decoded),
              total(lanes.product),
              *std::max_element(lanes.max_abs.begin(), lanes.max_abs.end())};
+  }
+  return sums;
+}
+
+ErrorSums measure_error(ConstTensorView weight,
+                        std::span<const float> decoded) {
+  std::array<float, kRun> run{};
+  ErrorSums sums;
+  const std::size_t element = dtype_bytes(weight.dtype());
+  for (std::size_t at = 0; at < decoded.size(); at += kRun) {
+    const std::size_t count = std::min(kRun, decoded.size() - at);
+    const auto values = std::span(run).first(count);
+    convert_to_float({weight.data() + at * element,
+                      weight.dtype(),
+                      {static_cast<std::int64_t>(count)}},
+                     values);
+    sums += measure_error(values, decoded.subspan(at, count));
   }
   return sums;
 }

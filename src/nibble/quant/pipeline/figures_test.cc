@@ -46,6 +46,9 @@ TEST(MeasureError, AgreesWithPlainSummationAtEveryLength) {
     const ErrorSums sums = measure_error(weight, decoded);
     EXPECT_NEAR(sums.error, error, 1e-6 * error) << length;
     EXPECT_NEAR(sums.weight, squares, 1e-6 * squares) << length;
+    const Tensor stored =
+        Tensor::from_floats({static_cast<std::int64_t>(length)}, weight);
+    EXPECT_EQ(measure_error(stored.view(), decoded), sums) << length;
   }
 }
 

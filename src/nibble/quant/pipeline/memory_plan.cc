@@ -15,10 +15,9 @@ constexpr std::int64_t kTileSourceBytes = 8 << 20;
 // Input-major sources are read a stored row at a time, one system call each;
 // 4 KiB a call is where its cost vanishes beside the copy.
 constexpr std::int64_t kTransposedRows = 2048;
-// Beside the source's own bytes a unit needs, for each weight, the weight and
-// its decoded value in float32, a code and what a scheme may want (a copy in
-// float32, a quotient).
-constexpr std::uint64_t kUnitBytesPerWeight = 4 + 4 + 1 + 8;
+// Beside the source's own bytes a unit needs, for each weight, its decoded
+// value in float32, a code, packed bytes, and what a scheme may want.
+constexpr std::uint64_t kUnitBytesPerWeight = 4 + 1 + 1 + 4;
 
 std::uint64_t output_bytes_of(const PlannedLayer& layer) {
   std::uint64_t bytes = 0;

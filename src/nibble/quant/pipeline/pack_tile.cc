@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/tensor/convert.h"
@@ -10,39 +11,58 @@
 namespace nibble::quant {
 namespace {
 
-// Collects what a format writes: bytes that follow each other become one run.
+// A tile's share of an output, and a little for outputs that do not grow with
+// rows (shapes, one scale for all).
+std::size_t room_for(const container::TensorInfo& output,
+                     std::int64_t layer_rows,
+                     std::int64_t rows) {
+  constexpr std::uint64_t kLittle = 64;
+  return static_cast<std::size_t>(
+      divide_up(output.bytes * static_cast<std::uint64_t>(rows),
+                static_cast<std::uint64_t>(layer_rows)) +
+      kLittle);
+}
+
+// Collects what a format writes: bytes that follow each other become one run,
+// in the part of the memory that belongs to their output.
 class Collector {
  public:
-  explicit Collector(const PlannedLayer& layer) : layer_(layer) {}
+  Collector(const PlannedLayer& layer,
+            std::int64_t rows,
+            std::span<std::byte> memory)
+      : layer_(layer) {
+    for (const container::TensorInfo& output : layer.outputs) {
+      const std::size_t room = room_for(output, layer.source.rows, rows);
+      free_.push_back(memory.first(room));
+      memory = memory.subspan(room);
+    }
+  }
 
   void add(std::string_view name,
            std::uint64_t offset,
            std::span<const std::byte> bytes) {
     const std::size_t output = index_of(name);
+    std::span<std::byte>& free = free_[output];
+    NIBBLE_CHECK(bytes.size() <= free.size(),
+                 kInternal,
+                 "tensor {}: found more packed bytes than rows account for",
+                 name);
+    const auto to = free.first(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), to.begin());
+    free = free.subspan(bytes.size());
     const auto run = std::find_if(
         runs_.begin(), runs_.end(), [&](const PackedRun& candidate) {
           return candidate.output == output &&
                  candidate.offset + candidate.bytes.size() == offset;
         });
     if (run != runs_.end()) {
-      run->bytes.insert(run->bytes.end(), bytes.begin(), bytes.end());
+      run->bytes = {run->bytes.data(), run->bytes.size() + bytes.size()};
     } else {
-      runs_.push_back({output, offset, {bytes.begin(), bytes.end()}});
+      runs_.push_back({output, offset, to});
     }
   }
 
   std::vector<PackedRun> take() { return std::move(runs_); }
-
-  // Room for a whole tile, so that growing never copies.
-  void reserve(std::int64_t tile_rows) {
-    for (PackedRun& run : runs_) {
-      run.bytes.reserve(static_cast<std::size_t>(
-          layer_.outputs[run.output].bytes *
-              static_cast<std::uint64_t>(tile_rows) /
-              static_cast<std::uint64_t>(layer_.source.rows) +
-          64));
-    }
-  }
 
  private:
   [[nodiscard]] std::size_t index_of(std::string_view name) const {
@@ -59,13 +79,24 @@ class Collector {
   }
 
   const PlannedLayer& layer_;
+  std::vector<std::span<std::byte>> free_;  // of each output
   std::vector<PackedRun> runs_;
 };
 
 }  // namespace
 
+std::size_t packed_bytes(const PlannedLayer& layer, std::int64_t rows) {
+  std::size_t bytes = 0;
+  for (const container::TensorInfo& output : layer.outputs) {
+    bytes += room_for(output, layer.source.rows, rows);
+  }
+  return bytes;
+}
+
 std::vector<PackedRun> pack_tile(const TileJob& job,
-                                 std::span<ErrorSums> sums) {
+                                 std::span<std::byte> packed,
+                                 std::span<ErrorSums> sums,
+                                 TileScratch& scratch) {
   const PlannedLayer& layer = job.layer;
   const NumberSpec& spec = layer.spec->weight;
   const Scheme& scheme = scheme_for(spec);
@@ -75,15 +106,13 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
   const std::int64_t columns = job.weight.dim(1);
   const std::int64_t unit = tile_unit_rows(job.plan, layer);
 
-  Collector collector(layer);
+  Collector collector(layer, rows, packed);
   const Format::Sink sink = [&](std::string_view name,
                                 std::uint64_t offset,
                                 std::span<const std::byte> bytes) {
     collector.add(name, offset, bytes);
   };
-  const auto unit_elements = static_cast<std::size_t>(unit * columns);
-  std::vector<float> weight(unit_elements);
-  std::vector<float> decoded(unit_elements);
+  scratch.decoded.resize(static_cast<std::size_t>(unit * columns));
   for (std::int64_t row = 0, i = 0; row < rows; row += unit, ++i) {
     const std::int64_t count = std::min(unit, rows - row);
     const auto elements = static_cast<std::size_t>(count * columns);
@@ -92,22 +121,18 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
     one.members.push_back({layer.module, spec, part, job.options});
     const std::vector<Quantized> codes = algorithm.run(one, scheme, nullptr);
 
-    convert_to_float(part, std::span(weight).first(elements));
+    const auto decoded = std::span(scratch.decoded).first(elements);
     scheme.decode(codes.front(),
                   TensorView(reinterpret_cast<std::byte*>(decoded.data()),
                              DType::kF32,
                              {count, columns}));
-    sums[static_cast<std::size_t>(i)] = measure_error(
-        std::span(weight).first(elements), std::span(decoded).first(elements));
+    sums[static_cast<std::size_t>(i)] = measure_error(part, decoded);
     format.pack(layer.module,
                 *layer.spec,
                 layer.source.rows,
                 job.first_row + row,
                 codes.front(),
                 sink);
-    if (i == 0) {
-      collector.reserve(rows);
-    }
   }
   return collector.take();
 }

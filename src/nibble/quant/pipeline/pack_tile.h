@@ -15,7 +15,13 @@ namespace nibble::quant {
 struct PackedRun {
   std::size_t output = 0;  // index into PlannedLayer::outputs
   std::uint64_t offset = 0;
-  std::vector<std::byte> bytes;
+  std::span<std::byte> bytes;
+};
+
+// Memory that tiles share, one object a thread.
+struct TileScratch {
+  std::vector<float> decoded;
+  std::vector<std::byte> block;  // of read_rows
 };
 
 // Rows of one layer that are to be quantized.
@@ -27,10 +33,17 @@ struct TileJob {
   ConstTensorView weight;      // (rows, columns), finite
 };
 
+// Memory that pack_tile needs for the packed bytes of `rows` rows.
+[[nodiscard]] std::size_t packed_bytes(const PlannedLayer& layer,
+                                       std::int64_t rows);
+
 // Encodes and packs a tile unit by unit, so that codes never take more memory
-// than a unit's. sums[i] becomes the error of the tile's unit i.
+// than a unit's. The runs lie in packed, of packed_bytes() bytes. sums[i]
+// becomes the error of the tile's unit i.
 [[nodiscard]] std::vector<PackedRun> pack_tile(const TileJob& job,
-                                               std::span<ErrorSums> sums);
+                                               std::span<std::byte> packed,
+                                               std::span<ErrorSums> sums,
+                                               TileScratch& scratch);
 
 // Least and greatest value of a finite tile, F32, F16 or BF16; never above,
 // respectively below, zero.

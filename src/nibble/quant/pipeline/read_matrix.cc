@@ -6,70 +6,49 @@
 
 #include "nibble/base/error.h"
 #include "nibble/quant/pipeline/figures.h"
+#include "nibble/quant/pipeline/transpose.h"
 
 namespace nibble::quant {
 namespace {
 
 using container::TensorInfo;
 
-// Elements of T: to (rows, to_stride) columns [0, columns) = transpose of from
-// (columns, rows). Squares of 16 keep both sides in the first cache.
-template <typename T>
-void transpose(const T* from,
-               std::int64_t rows,
-               std::int64_t columns,
-               T* to,
-               std::int64_t to_stride) {
-  constexpr std::int64_t kSquare = 16;
-  for (std::int64_t r0 = 0; r0 < rows; r0 += kSquare) {
-    const std::int64_t r1 = std::min(rows, r0 + kSquare);
-    for (std::int64_t c0 = 0; c0 < columns; c0 += kSquare) {
-      const std::int64_t c1 = std::min(columns, c0 + kSquare);
-      for (std::int64_t r = r0; r < r1; ++r) {
-        for (std::int64_t c = c0; c < c1; ++c) {
-          to[r * to_stride + c] = from[c * rows + r];
-        }
-      }
-    }
-  }
-}
-
-Tensor read_transposed(const container::CheckpointReader& reader,
-                       const TensorInfo& tensor,
-                       const MatrixSource& matrix,
-                       std::int64_t first,
-                       std::int64_t count) {
+void read_transposed(const container::CheckpointReader& reader,
+                     const TensorInfo& tensor,
+                     const MatrixSource& matrix,
+                     std::int64_t first,
+                     std::span<std::byte> out,
+                     std::vector<std::byte>& block) {
   const std::size_t element = dtype_bytes(tensor.dtype);
-  const std::size_t run = static_cast<std::size_t>(count) * element;
-  Tensor tile(tensor.dtype, {count, matrix.columns});
-  std::vector<std::byte> block(
-      static_cast<std::size_t>(std::min(kTransposeRows, matrix.columns)) *
-      run);  // (stored rows, count)
-  for (std::int64_t c = 0; c < matrix.columns; c += kTransposeRows) {
-    const std::int64_t columns = std::min(kTransposeRows, matrix.columns - c);
-    for (std::int64_t i = 0; i < columns; ++i) {
+  const auto columns = static_cast<std::size_t>(matrix.columns);
+  const std::size_t rows = out.size() / element / columns;
+  const std::size_t stride = padded_stride(rows, element);
+  const auto most = static_cast<std::size_t>(kTransposeRows);
+  block.resize(std::min(most, columns) * stride * element);
+  for (std::size_t c = 0; c < columns; c += most) {
+    const std::size_t count = std::min(most, columns - c);
+    for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t at =
-          matrix.offset_elements + (c + i) * matrix.stride_elements + first;
+          matrix.offset_elements +
+          static_cast<std::int64_t>(c + i) * matrix.stride_elements + first;
       reader.read(tensor,
                   static_cast<std::uint64_t>(at) * element,
-                  {block.data() + static_cast<std::size_t>(i) * run, run});
+                  {block.data() + i * stride * element, rows * element});
     }
-    std::byte* to = tile.view().data() + static_cast<std::size_t>(c) * element;
-    if (element == 2) {
-      transpose(reinterpret_cast<const std::uint16_t*>(block.data()),
+    const auto transpose_as = [&]<typename T>(T* to) {
+      transpose(reinterpret_cast<const T*>(block.data()),
+                stride,
+                rows,
                 count,
-                columns,
-                reinterpret_cast<std::uint16_t*>(to),
-                matrix.columns);
+                to + c,
+                columns);
+    };
+    if (element == sizeof(std::uint16_t)) {
+      transpose_as(reinterpret_cast<std::uint16_t*>(out.data()));
     } else {
-      transpose(reinterpret_cast<const std::uint32_t*>(block.data()),
-                count,
-                columns,
-                reinterpret_cast<std::uint32_t*>(to),
-                matrix.columns);
+      transpose_as(reinterpret_cast<std::uint32_t*>(out.data()));
     }
   }
-  return tile;
 }
 
 // "row 3, column 5", or "index [1, 3, 5]" of tensors that are no matrices.
@@ -84,28 +63,29 @@ std::string position(const Shape& shape, std::int64_t element) {
   }
   std::string text = "index [";
   for (std::size_t i = 0; i < index.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(index[i]);
+    text += i == 0 ? "" : ", ";
+    text += std::to_string(index[i]);
   }
-  return text + "]";
+  text += "]";
+  return text;
 }
 
 }  // namespace
 
-Tensor read_rows(const container::CheckpointReader& reader,
-                 const MatrixSource& matrix,
-                 std::int64_t first,
-                 std::int64_t count) {
+void read_rows(const container::CheckpointReader& reader,
+               const MatrixSource& matrix,
+               std::int64_t first,
+               std::span<std::byte> out,
+               std::vector<std::byte>& block) {
   const TensorInfo& tensor = reader.tensors()[matrix.tensor];
   if (matrix.transposed) {
-    return read_transposed(reader, tensor, matrix, first, count);
+    read_transposed(reader, tensor, matrix, first, out, block);
+    return;
   }
-  Tensor tile(tensor.dtype, {count, matrix.columns});
   const std::int64_t at =
       matrix.offset_elements + first * matrix.stride_elements;
-  reader.read(tensor,
-              static_cast<std::uint64_t>(at) * dtype_bytes(tensor.dtype),
-              tile.view().byte_span());
-  return tile;
+  reader.read(
+      tensor, static_cast<std::uint64_t>(at) * dtype_bytes(tensor.dtype), out);
 }
 
 void refuse_non_finite(const container::CheckpointReader& reader,

@@ -273,14 +273,17 @@ TEST_F(RefusedOutput, HasNoPath) {
 }
 
 TEST_F(RefusedOutput, LiesInAFolderThatCannotBeWritten) {
-  if (::geteuid() == 0) {
-    GTEST_SKIP() << "root may write everywhere";
-  }
   const fs::path folder = temporary_.path() / "locked";
   fs::create_directory(folder);
-  fs::permissions(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  fs::permissions(folder, fs::perms(0555));
+  // Root may write everywhere, so it becomes nobody meanwhile.
+  constexpr uid_t kNobody = 65534;
+  const uid_t user = ::geteuid();
+  fs::permissions(temporary_.path(), fs::perms(0755));
+  ASSERT_TRUE(user != 0 || ::seteuid(kNobody) == 0);
   expect(ErrorCode::kIo, "locked", folder / "out");
-  fs::permissions(folder, fs::perms::owner_all);
+  ASSERT_TRUE(user != 0 || ::seteuid(user) == 0);
+  fs::permissions(folder, fs::perms(0755));
 }
 
 TEST_F(RefusedOutput, HoldsSomebodyElsesPartialDirectory) {
