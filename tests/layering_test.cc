@@ -59,7 +59,8 @@ const std::map<std::string, std::set<std::string>>& allowed() {
         "base"}},
       {"quant/schemes/common", kCoreUses},
       {"quant/schemes/*", with(kCoreUses, "quant/schemes/common")},
-      {"quant/formats/*", kCoreUses},
+      // Formats of files without module names take them from the config.
+      {"quant/formats/*", with(kCoreUses, "model/config.h")},
       {"quant/algorithms/*", kCoreUses},
       {"quant/recipe", kCoreUses},
       {"quant/attach", kJobUses},
