@@ -1,6 +1,7 @@
 #include "nibble/quant/pipeline/output_place.h"
 
 #include <cerrno>
+#include <fcntl.h>
 #include <string>
 #include <sys/stat.h>
 #include <system_error>
@@ -101,7 +102,7 @@ void check_output_place(const fs::path& output,
   while (!fs::exists(parent) && parent.has_relative_path()) {
     parent = parent.parent_path();
   }
-  if (::access(parent.c_str(), W_OK | X_OK) != 0) {
+  if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
     fail_errno("write into", parent.string());
   }
 }

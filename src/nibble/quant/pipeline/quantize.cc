@@ -296,7 +296,11 @@ QuantizeReport quantize(const load::CheckpointDirectory& source,
     return std::move(*report);
   }
   Plan plan = make_plan(source, recipe, options);
-  return Job(source, std::move(plan), options, progress, stop).run();
+  try {
+    return Job(source, std::move(plan), options, progress, stop).run();
+  } catch (const fs::filesystem_error& error) {
+    fail(ErrorCode::kIo, "{}", error.what());
+  }
 }
 
 }  // namespace nibble::quant
