@@ -98,8 +98,7 @@ struct Plan {
 
 // Plans; reads headers, config and the recipe only, and looks at the output's
 // place; an empty output is no place, for plans that are only looked at. Throws
-// for everything that can be known to go wrong: see docs/quantize.md, "What is
-// refused".
+// for everything that can be known to go wrong before a weight is read.
 [[nodiscard]] Plan make_plan(const load::CheckpointDirectory& source,
                              const Recipe& recipe,
                              const QuantizeOptions& options);
