@@ -101,15 +101,17 @@ void append(jinja::Dict& variables, const Json& object, std::string_view what) {
                "{}: found {}, expected an object",
                what,
                object.type_name());
-  for (const auto& [name, value] : object.items()) {
+  for (const auto& member : object.items()) {
+    const std::string& name = member.key();
+    jinja::Value value = jinja::Value::from_json(member.value());
     const auto known =
         std::find_if(variables.begin(), variables.end(), [&](const auto& v) {
           return v.first == name;
         });
     if (known != variables.end()) {
-      known->second = jinja::Value::from_json(value);
+      known->second = std::move(value);
     } else {
-      variables.emplace_back(name, jinja::Value::from_json(value));
+      variables.emplace_back(name, std::move(value));
     }
   }
 }

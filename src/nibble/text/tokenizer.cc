@@ -30,7 +30,11 @@ class Tokenizer::Encoding {
  public:
   explicit Encoding(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  void add_text(std::string_view text) {
+  void add_text(std::string_view text, bool find_added_tokens) {
+    if (!find_added_tokens) {
+      add_section(text, true);
+      return;
+    }
     for (const Section& section : tokenizer_.raw_finder_.cut(text)) {
       if (section.token) {
         ids_.push_back(*section.token);
@@ -135,11 +139,19 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
   if (add_special) {
     ids = parts_.prefix;
   }
-  encoding.add_text(valid);
+  encoding.add_text(valid, parts_.added_tokens_in_text);
   if (add_special) {
     ids.insert(ids.end(), parts_.suffix.begin(), parts_.suffix.end());
   }
   return std::move(ids);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_template(
+    std::string_view text) const {
+  const std::string valid = to_valid_utf8(text);
+  Encoding encoding(*this);
+  encoding.add_text(valid, true);
+  return std::move(encoding.ids());
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids,

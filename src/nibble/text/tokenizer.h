@@ -23,6 +23,10 @@ struct TokenizerParts {
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   BpeModel model;
+  // Whether added tokens spelled out in any text are these tokens (as
+  // tokenizer.json has it) or ordinary text, unless the text is a rendered
+  // chat template (as Meta's tokenizers have it).
+  bool added_tokens_in_text = true;
   // Ids put around a text that is encoded with specials.
   std::vector<std::int32_t> prefix;
   std::vector<std::int32_t> suffix;
@@ -59,9 +63,15 @@ class Tokenizer {
 
   // Ids of text; what is not UTF-8 in it is read as U+FFFD. add_special puts
   // the ids of the file's template (such as begin-of-text) around it. Added
-  // tokens that are spelled out in text are found either way.
+  // tokens that are spelled out in text are found either way, but for
+  // tokenizers without added_tokens_in_text.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
                                                  bool add_special = true) const;
+
+  // Ids of a rendered chat template, which spells out its special tokens; none
+  // are put around it.
+  [[nodiscard]] std::vector<std::int32_t> encode_template(
+      std::string_view text) const;
 
   // Text of ids. An id that no token has adds nothing: models have rows
   // beyond the vocabulary. skip_special leaves special tokens out.
@@ -97,13 +107,24 @@ class Tokenizer {
   std::int32_t vocabulary_ = 0;
 };
 
-// The tokenizer of a model directory: tokenizer.json. kNotFound when there is
-// none; otherwise as parse_tokenizer.
+// The tokenizer of a model directory: tokenizer.json, else tokenizer.model of
+// either kind. kNotFound when there is none; otherwise as parse_tokenizer,
+// load_sentencepiece or parse_rank_file.
 [[nodiscard]] Tokenizer load_tokenizer(const std::filesystem::path& directory);
 
 // A tokenizer from the content of a tokenizer.json. kCorruptData with the
 // place when it contradicts its form, kUnsupported with the name when it asks
 // for a component that is not known here.
 [[nodiscard]] Tokenizer parse_tokenizer(std::string_view json);
+
+// A tokenizer from Meta's tokenizer.model of Llama 3 and 4: a line a token,
+// base64 of its bytes and its rank. Which generation's pattern and special
+// tokens go with it follows from the number of ranks. kCorruptData for lines
+// of another form, kUnsupported for another number.
+[[nodiscard]] Tokenizer parse_rank_file(std::string_view text);
+
+// A tokenizer from a SentencePiece BPE model (Llama 2). kCorruptData when the
+// library cannot read it, kUnsupported for models of another type.
+[[nodiscard]] Tokenizer load_sentencepiece(const std::filesystem::path& path);
 
 }  // namespace nibble::text

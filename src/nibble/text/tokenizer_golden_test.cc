@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "nibble/base/error.h"
 #include "nibble/base/file.h"
 #include "nibble/text/tokenizer.h"
 #include "reference_data.h"
@@ -66,8 +67,10 @@ TEST_P(GoldenTokenizer, GivesTheRecordedIdsAndTexts) {
     const auto text = item.at("text").get<std::string>();
     const auto ids = item.at("ids").get<Ids>();
     EXPECT_EQ(tokenizer.encode(text, false), ids) << text;
-    EXPECT_EQ(tokenizer.encode(text), item.at("with_special").get<Ids>())
-        << text;
+    if (item.contains("with_special")) {
+      EXPECT_EQ(tokenizer.encode(text), item.at("with_special").get<Ids>())
+          << text;
+    }
     const auto decoded = item.at("decoded").get<std::string>();
     EXPECT_EQ(tokenizer.decode(ids), decoded);
     TokenStream stream = tokenizer.stream();
@@ -82,10 +85,46 @@ TEST_P(GoldenTokenizer, GivesTheRecordedIdsAndTexts) {
 
 INSTANTIATE_TEST_SUITE_P(Published,
                          GoldenTokenizer,
-                         testing::Values("llama2", "llama3_1", "qwen3"),
+                         testing::Values("llama2",
+                                         "llama3_1",
+                                         "qwen3",
+                                         "meta-llama2",
+                                         "meta-llama3",
+                                         "meta-llama4"),
                          [](const auto& suite) {
-                           return std::string(suite.param);
+                           std::string name = suite.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
                          });
+
+// Prompts that Meta's code makes, and what it does with special tokens that a
+// user spells out.
+TEST(MetaTokenizer, FindsSpecialTokensInTemplatesOnly) {
+  NIBBLE_REFERENCE_OR_SKIP(path, "golden/tokenizers/meta-llama3");
+  const Tokenizer tokenizer = load_tokenizer(path);
+  EXPECT_EQ(
+      tokenizer.encode_template("<|begin_of_text|><|start_header_id|>"
+                                "user<|end_header_id|>\n\nHello<|eot_id|>"),
+      (Ids{128000, 128006, 882, 128007, 271, 9906, 128009}));
+  EXPECT_EQ(tokenizer.encode("<|eot_id|>", false).size(), 7U);
+  EXPECT_EQ(tokenizer.vocabulary(), 128256);
+}
+
+TEST(MetaTokenizer, KnowsEverySpecialTokenOfLlama4) {
+  NIBBLE_REFERENCE_OR_SKIP(path, "golden/tokenizers/meta-llama4");
+  const Tokenizer tokenizer = load_tokenizer(path);
+  EXPECT_EQ(tokenizer.vocabulary(), 202048);
+  EXPECT_EQ(tokenizer.token_to_id("<|eot|>"), 200008);
+  EXPECT_EQ(tokenizer.token_to_id("<|patch|>"), 200092);
+  EXPECT_EQ(tokenizer.token_to_id("<|reasoning_thinking_end|>"), 201143);
+}
+
+TEST(RankFile, RefusesOtherForms) {
+  EXPECT_THROW(static_cast<void>(parse_rank_file("IQ== 0\nIg== 2\n")), Error);
+  EXPECT_THROW(static_cast<void>(parse_rank_file("I?== 0\n")), Error);
+  EXPECT_THROW(static_cast<void>(parse_rank_file("IQ==")), Error);
+  EXPECT_THROW(static_cast<void>(parse_rank_file("IQ== 0\n")), Error);
+}
 
 }  // namespace
 }  // namespace nibble::text

@@ -343,13 +343,14 @@ Tokenizer read_tokenizer(const JsonNode& root) {
     read_sequence(*node, "decoders", 0, steps, read_decoder);
     decoder = Decoder(std::move(steps));
   }
-  TokenizerParts parts{read_added_tokens(root),
-                       Normalizer(std::move(normalizer)),
-                       PreTokenizer(std::move(pre_tokenizer)),
-                       read_model(root.at("model")),
-                       {},
-                       {},
-                       std::move(decoder)};
+  TokenizerParts parts{.added_tokens = read_added_tokens(root),
+                       .normalizer = Normalizer(std::move(normalizer)),
+                       .pre_tokenizer = PreTokenizer(std::move(pre_tokenizer)),
+                       .model = read_model(root.at("model")),
+                       .added_tokens_in_text = true,
+                       .prefix = {},
+                       .suffix = {},
+                       .decoder = std::move(decoder)};
   for (const Frame& frame : frames) {  // each goes around the ones before
     parts.prefix.insert(
         parts.prefix.begin(), frame.prefix.begin(), frame.prefix.end());
@@ -357,6 +358,14 @@ Tokenizer read_tokenizer(const JsonNode& root) {
         parts.suffix.end(), frame.suffix.begin(), frame.suffix.end());
   }
   return Tokenizer(std::move(parts));
+}
+
+// tokenizer.model: text of base64 lines, or SentencePiece's protocol buffer,
+// whose first field (a piece) begins with a line feed.
+Tokenizer load_model_file(const std::filesystem::path& path) {
+  const std::string content = read_text_file(path);
+  return content.starts_with('\n') ? load_sentencepiece(path)
+                                   : parse_rank_file(content);
 }
 
 }  // namespace
@@ -368,6 +377,10 @@ Tokenizer parse_tokenizer(std::string_view json) {
 
 Tokenizer load_tokenizer(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "tokenizer.json";
+  const std::filesystem::path model = directory / "tokenizer.model";
+  if (!std::filesystem::exists(path) && std::filesystem::exists(model)) {
+    return with_context(model.string(), [&] { return load_model_file(model); });
+  }
   return with_context(path.string(),
                       [&] { return parse_tokenizer(read_text_file(path)); });
 }
