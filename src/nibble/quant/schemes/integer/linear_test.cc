@@ -432,6 +432,25 @@ TEST(IntegerLinearRefuses, CodesThatContradictTheSpec) {
   refused("codes: found 15 x 64", [](Quantized& codes) { codes.rows = 15; });
 }
 
+TEST(IntegerLinearRefuses, GroupsOfColumnsThatAreNotNeighbours) {
+  const LayerSpec spec{integer_spec(4, Grain::kGroup, 32), {}};
+  expect_refused(ErrorCode::kUnsupported, "(g_idx)", [&] {
+    static_cast<void>(make_integer_linear(
+        spec,
+        16,
+        64,
+        [&](std::int64_t, std::int64_t) {
+          Quantized codes = random_codes(spec.weight, 16, 64, 29);
+          codes.order = Tensor::zeros(DType::kI32, {64});
+          return codes;
+        },
+        {},
+        {},
+        backend::cpu_backend(),
+        Isa::kPortable));
+  });
+}
+
 TEST(IntegerLinearRefuses, BiasesAndInputScalesThatDoNotBelong) {
   const Quantized codes =
       random_codes(integer_spec(8, Grain::kChannel), 16, 64, 27);
