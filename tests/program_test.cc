@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,15 @@ ProgramResult refused(int status, const std::vector<std::string>& arguments) {
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.error, StartsWith("nibble: "));
   return result;
+}
+
+TEST(Help, NoLineIsWiderThanAScreen) {
+  for (const std::string& command : kCommands) {
+    std::istringstream help(run_nibble({command, "--help"}).out);
+    for (std::string line; std::getline(help, line);) {
+      EXPECT_LE(line.size(), 100U) << command << ": " << line;
+    }
+  }
 }
 
 TEST(Help, OfTheProgramNamesEveryCommand) {
@@ -101,7 +111,7 @@ TEST(WrongUse, UnknownCommandSuggestsTheNearest) {
 TEST(WrongUse, UnknownOptionSuggestsTheNearest) {
   const ProgramResult result =
       refused(2, {"generate", "x", "--prompt", "a", "--max-tokns", "3"});
-  EXPECT_THAT(result.error, HasSubstr("nibble generate: found --max-tokns"));
+  EXPECT_THAT(result.error, HasSubstr("nibble: generate: found --max-tokns"));
   EXPECT_THAT(result.error, HasSubstr("did you mean --max-tokens?"));
 }
 
@@ -297,6 +307,22 @@ TEST(Failed, FullStandardOutput) {
       {"-c", std::string("exec '") + NIBBLE_PROGRAM + "' recipes >/dev/full"});
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.error, HasSubstr("No space left"));
+}
+
+TEST(Failed, InterruptionSaysWhatToDo) {
+  // The whole text takes far longer than the signal.
+  const ProgramResult result = run_program("/usr/bin/timeout",
+                                           {"--preserve-status",
+                                            "--signal=INT",
+                                            "0.5",
+                                            NIBBLE_PROGRAM,
+                                            "eval",
+                                            bundled("fable-moe"),
+                                            "--text",
+                                            "models/held.txt"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.error, HasSubstr("nibble: interrupted\nhint: "));
 }
 
 TEST(Failed, ReaderOfThePipeGoneIsSilent) {

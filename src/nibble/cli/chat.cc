@@ -104,7 +104,7 @@ int chat(const Options& options, const Session& session) {
   if (options.json && !options.message) {
     fail_with_hint(ErrorCode::kInvalidArgument,
                    "one JSON document is one answer: give --message TEXT",
-                   "nibble chat: found --json without --message");
+                   "chat: found --json without --message");
   }
   Conversation conversation(options);
   return options.message ? answer_once(conversation, options, session)

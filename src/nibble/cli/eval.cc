@@ -24,8 +24,8 @@ namespace {
 
 struct Options {
   std::string model;
-  std::string text;
-  std::string ids;
+  std::optional<std::string> text;
+  std::optional<std::string> ids;
   std::string reference;
   text::EvaluateOptions evaluate;
   bool json = false;
@@ -75,14 +75,16 @@ std::string to_text(const text::EvaluateResult& result) {
 }
 
 int eval(const Options& options, const Session& session) {
+  require_one("eval",
+              {{"--text", options.text.has_value()},
+               {"--ids", options.ids.has_value()}});
   const LoadedModel loaded = load_for_running(options.model);
   const std::vector<std::int32_t> ids =
-      options.ids.empty()
-          ? encode_beginning(text::load_tokenizer(options.model),
-                             options.model,
-                             loaded.model->config(),
-                             read_text_file(options.text))
-          : read_ids(options.ids, loaded.model->config().vocabulary);
+      !options.ids ? encode_beginning(text::load_tokenizer(options.model),
+                                      options.model,
+                                      loaded.model->config(),
+                                      read_text_file(*options.text))
+                   : read_ids(*options.ids, loaded.model->config().vocabulary);
   std::optional<LoadedModel> reference;
   if (!options.reference.empty()) {
     reference = load_for_running(options.reference);
@@ -125,10 +127,10 @@ void add_eval(CLI::App& app, Session& session) {
   command.add_option("model", options->model, "Model directory")
       ->required()
       ->type_name("DIR");
-  CLI::Option_group& input = *command.add_option_group("Text (one of)");
-  input.require_option(1);
-  input.add_option("--text", options->text, "Text file")->type_name("FILE");
-  input.add_option("--ids", options->ids, "File: a JSON array of token ids")
+  command.add_option("--text", options->text, "Text to measure on")
+      ->type_name("FILE");
+  command
+      .add_option("--ids", options->ids, "Instead: a JSON array of token ids")
       ->type_name("FILE");
   command
       .add_option("--window",

@@ -22,8 +22,8 @@ namespace {
 struct Options {
   std::string model;
   std::optional<std::string> prompt;
-  std::string prompt_file;
-  std::string ids;
+  std::optional<std::string> prompt_file;
+  std::optional<std::string> ids;
   text::GenerateOptions generate;
   bool json = false;
 };
@@ -31,17 +31,21 @@ struct Options {
 std::vector<std::int32_t> prompt_ids(const Options& options,
                                      const text::Tokenizer& tokenizer,
                                      const model::ModelConfig& config) {
-  if (!options.ids.empty()) {
-    return read_ids(options.ids, config.vocabulary);
+  if (options.ids) {
+    return read_ids(*options.ids, config.vocabulary);
   }
   return encode_beginning(
       tokenizer,
       options.model,
       config,
-      options.prompt ? *options.prompt : read_text_file(options.prompt_file));
+      options.prompt ? *options.prompt : read_text_file(*options.prompt_file));
 }
 
 int generate(const Options& options, const Session& session) {
+  require_one("generate",
+              {{"--prompt", options.prompt.has_value()},
+               {"--prompt-file", options.prompt_file.has_value()},
+               {"--ids", options.ids.has_value()}});
   const text::Tokenizer tokenizer = text::load_tokenizer(options.model);
   const LoadedModel loaded = load_for_running(options.model);
   const std::vector<std::int32_t> prompt =
@@ -73,14 +77,13 @@ void add_generate(CLI::App& app, Session& session) {
   command.add_option("model", options->model, "Model directory")
       ->required()
       ->type_name("DIR");
-  CLI::Option_group& prompt = *command.add_option_group("Prompt (one of)");
-  prompt.require_option(1);
-  prompt.add_option("--prompt", options->prompt, "Text to continue")
+  command.add_option("--prompt", options->prompt, "Text to continue")
       ->type_name("TEXT");
-  prompt
+  command
       .add_option("--prompt-file", options->prompt_file, "File that holds it")
       ->type_name("FILE");
-  prompt.add_option("--ids", options->ids, "File: a JSON array of token ids")
+  command
+      .add_option("--ids", options->ids, "Instead: a JSON array of token ids")
       ->type_name("FILE");
   add_sampling_options(command, options->generate);
   command.add_flag("--json", options->json, "One JSON document");

@@ -18,6 +18,7 @@
 #include "nibble/cli/session.h"
 #include "nibble/cli/table.h"
 #include "nibble/load/checkpoint_directory.h"
+#include "nibble/quant/pipeline/receipt.h"
 
 namespace nibble::cli {
 namespace {
@@ -44,7 +45,7 @@ struct Options {
                          const std::string& hint) {
   fail_with_hint(ErrorCode::kInvalidArgument,
                  hint,
-                 "nibble quantize: {}: found {}, expected {}",
+                 "quantize: {}: found {}, expected {}",
                  option,
                  found,
                  expected);
@@ -143,7 +144,7 @@ nlohmann::json to_json(const quant::QuantizeReport& report) {
           {"peak_rss_bytes", report.peak_rss_bytes},
           {"resumed_parts", report.resumed_parts},
           {"notes", report.notes},
-          {"tensors", report.receipt->at("tensors")}};
+          {"tensors", quant::read_receipt(report.output).at("tensors")}};
 }
 
 int quantize(const Options& options, const Session& session) {
@@ -223,7 +224,9 @@ void add_quantize(CLI::App& app, Session& session) {
   command.add_flag("--overwrite",
                    options->overwrite,
                    "Replace the checkpoint that is at OUT");
-  command.add_option("--layout", options->layout, "Layout of the result: hf")
+  command
+      .add_option(
+          "--layout", options->layout, "Layout of the result; so far hf alone")
       ->capture_default_str()
       ->check(CLI::IsMember({"hf", "meta", "gpt-fast", "gguf", "gptq", "awq"}))
       ->type_name("LAYOUT");

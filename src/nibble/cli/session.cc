@@ -73,6 +73,28 @@ CLI::Option* add_size(CLI::App& command,
       ->type_name("SIZE");
 }
 
+void require_one(const char* command, std::initializer_list<Given> options) {
+  std::string all;
+  std::string found;
+  int count = 0;
+  for (const Given& option : options) {
+    all += all.empty() ? option.option : std::string(", ") + option.option;
+    if (option.given) {
+      found +=
+          found.empty() ? option.option : std::string(", ") + option.option;
+      ++count;
+    }
+  }
+  if (count != 1) {
+    fail_with_hint(ErrorCode::kInvalidArgument,
+                   std::string("nibble ") + command + " --help",
+                   "{}: found {}, expected one of {}",
+                   command,
+                   count == 0 ? "none" : found,
+                   all);
+  }
+}
+
 void start(const Session& session) {
   if (session.threads > 0) {
     set_thread_count(session.threads);

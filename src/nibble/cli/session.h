@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -37,6 +38,14 @@ CLI::Option* add_size(CLI::App& command,
                       const std::string& name,
                       std::uint64_t& bytes,
                       const std::string& description);
+
+// Throws kInvalidArgument unless exactly one of the options was given.
+struct Given {
+  const char* option;
+  bool given;
+};
+
+void require_one(const char* command, std::initializer_list<Given> options);
 
 // Applies threads and the log sink; called once before the action.
 void start(const Session& session);

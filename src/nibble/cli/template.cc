@@ -50,7 +50,7 @@ Json variables_of(const Options& options) {
     const std::size_t equals = entry.find('=');
     NIBBLE_CHECK(equals != std::string::npos && equals > 0,
                  kInvalidArgument,
-                 "nibble template: --set: found {}, expected NAME=VALUE",
+                 "template: --set: found {}, expected NAME=VALUE",
                  printable(entry));
     variables[entry.substr(0, equals)] = value_of(entry.substr(equals + 1));
   }

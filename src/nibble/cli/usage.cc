@@ -7,6 +7,7 @@
 
 #include "nibble/base/units.h"
 #include "nibble/cli/exit_code.h"
+#include "nibble/cli/help.h"
 #include "nibble/cli/output.h"
 
 namespace nibble::cli {
@@ -18,11 +19,11 @@ const CLI::App& innermost(const CLI::App& app) {
   return parsed.empty() ? app : innermost(*parsed.back());
 }
 
-// "nibble recipes show".
-std::string full_name(const CLI::App& app) {
-  const CLI::App* parent = app.get_parent();
-  return parent == nullptr ? app.get_name()
-                           : full_name(*parent) + " " + app.get_name();
+// Where an error is: "quantize", or "command line" when no command is known.
+std::string place(const CLI::App& command) {
+  const std::string name = full_name(command);
+  const std::size_t blank = name.find(' ');
+  return blank == std::string::npos ? "command line" : name.substr(blank + 1);
 }
 
 std::vector<std::string> option_names(const CLI::App& command) {
@@ -52,11 +53,10 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
   std::string hint = full_name(command) + " --help";
   if (unknown.empty()) {
-    print_error(
-        fmt::format("nibble: {}: {}", full_name(command), error.what()));
+    print_error(fmt::format("nibble: {}: {}", place(command), error.what()));
   } else if (const std::string& word = unknown.front(); word.starts_with("-")) {
     print_error(fmt::format("nibble: {}: found {}, expected one of its options",
-                            full_name(command),
+                            place(command),
                             printable(word)));
     const std::string name = word.substr(0, word.find('='));
     if (const std::string near = nearest_word(name, option_names(command));
@@ -65,7 +65,7 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
     }
   } else if (!command_names(command).empty()) {
     print_error(fmt::format("nibble: {}: found {}, expected a command",
-                            full_name(command),
+                            place(command),
                             printable(word)));
     if (const std::string near = nearest_word(word, command_names(command));
         !near.empty()) {
@@ -74,7 +74,7 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
     }
   } else {
     print_error(fmt::format("nibble: {}: found {} after everything it takes",
-                            full_name(command),
+                            place(command),
                             printable(word)));
   }
   print_error("hint: " + hint);
@@ -87,7 +87,7 @@ std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    print(innermost(app).help());
+    print(help_text(innermost(app)));
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + "\n");
   } catch (const CLI::ParseError& error) {
