@@ -37,26 +37,25 @@ json layer_json(const Plan& plan, const PlannedLayer& layer) {
   return result;
 }
 
-}  // namespace
-
-json to_json(const Plan& plan, const load::CheckpointDirectory& source) {
-  json tensors = json::array();
-  for (const PlannedTensor& planned : plan.tensors) {
-    const container::TensorInfo& info =
-        source.reader->tensors()[planned.tensor];
-    json entry{{"name", info.name},
-               {"dtype", dtype_name(info.dtype)},
-               {"shape", dims(info.shape)},
-               {"bytes", info.bytes},
-               {"fate", fate_name(planned.fate)}};
-    if (!planned.reason.empty()) {
-      entry["reason"] = planned.reason;
-    }
-    for (const std::size_t layer : planned.layers) {
-      entry["layers"].push_back(layer_json(plan, plan.layers[layer]));
-    }
-    tensors.push_back(std::move(entry));
+json tensor_json(const Plan& plan,
+                 const PlannedTensor& planned,
+                 const container::TensorInfo& info) {
+  json entry{{"name", info.name},
+             {"dtype", dtype_name(info.dtype)},
+             {"shape", dims(info.shape)},
+             {"bytes", info.bytes},
+             {"fate", fate_name(planned.fate)}};
+  if (!planned.reason.empty()) {
+    entry["reason"] = planned.reason;
   }
+  for (const std::size_t layer : planned.layers) {
+    entry["layers"].push_back(layer_json(plan, plan.layers[layer]));
+  }
+  return entry;
+}
+
+// All but the tensors.
+json head_json(const Plan& plan) {
   json side_files = json::array();
   for (const std::filesystem::path& file : plan.side_files) {
     side_files.push_back(file.generic_string());
@@ -74,13 +73,24 @@ json to_json(const Plan& plan, const load::CheckpointDirectory& source) {
       {"peak_memory_bytes", plan.peak_memory_bytes},
       {"files", plan.shard_names},
       {"side_files", std::move(side_files)},
-      {"notes", plan.notes},
-      {"tensors", std::move(tensors)}};
+      {"notes", plan.notes}};
+}
+
+}  // namespace
+
+json to_json(const Plan& plan, const load::CheckpointDirectory& source) {
+  json document = head_json(plan);
+  json& tensors = document["tensors"] = json::array();
+  for (const PlannedTensor& planned : plan.tensors) {
+    tensors.push_back(
+        tensor_json(plan, planned, source.reader->tensors()[planned.tensor]));
+  }
+  return document;
 }
 
 std::string plan_hash(const Plan& plan,
                       const load::CheckpointDirectory& source) {
-  json key = to_json(plan, source);
+  json key = head_json(plan);
   for (const char* varying : {"peak_memory_bytes", "disk_bytes", "notes"}) {
     key.erase(varying);
   }
@@ -92,8 +102,15 @@ std::string plan_hash(const Plan& plan,
                              std::filesystem::file_size(file),
                              time.time_since_epoch().count()});
   }
-  const std::string text = key.dump();
-  return hash_bytes(std::as_bytes(std::span(text)));
+  const auto replace = json::error_handler_t::replace;
+  Hasher hasher;
+  hasher.update(key.dump(-1, ' ', false, replace));
+  for (const PlannedTensor& planned : plan.tensors) {
+    const json tensor =
+        tensor_json(plan, planned, source.reader->tensors()[planned.tensor]);
+    hasher.update(tensor.dump(-1, ' ', false, replace));
+  }
+  return hasher.digest();
 }
 
 }  // namespace nibble::quant

@@ -221,14 +221,13 @@ QuantizeReport Job::run_in(Journal& journal) {
   report.notes = plan_.notes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   report.peak_rss_bytes = peak_resident_bytes();
-  report.receipt = std::make_unique<nlohmann::json>(make_receipt(
-      plan_, source_, results, files, {report.seconds, report.peak_rss_bytes}));
   step("receipt");
-  write_file_atomically(
-      partial_ / kReceiptName,
-      report.receipt->dump(
-          2, ' ', false, nlohmann::json::error_handler_t::replace) +
-          "\n");
+  write_file_atomically(partial_ / kReceiptName,
+                        receipt_text(plan_,
+                                     source_,
+                                     results,
+                                     files,
+                                     {report.seconds, report.peak_rss_bytes}));
   publish(partial_, output_, options_.before_step);
   return report;
 }
@@ -272,11 +271,9 @@ std::optional<QuantizeReport> already_published(
   report.bits_per_weight = plan.bits_per_weight;
   report.resumed_parts = items_of(plan).size();
   report.notes = plan.notes;
-  report.receipt = std::make_unique<nlohmann::json>(
-      nlohmann::json::parse(read_text_file(output / kReceiptName)));
-  report.seconds = report.receipt->at("seconds").get<double>();
-  report.peak_rss_bytes =
-      report.receipt->at("peak_rss_bytes").get<std::uint64_t>();
+  const nlohmann::json receipt = read_receipt(output);
+  report.seconds = receipt.at("seconds").get<double>();
+  report.peak_rss_bytes = receipt.at("peak_rss_bytes").get<std::uint64_t>();
   fs::remove_all(partial_path(output));  // the replaced one, if any
   fs::remove(output / kJournalName);
   return report;

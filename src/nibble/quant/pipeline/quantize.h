@@ -3,11 +3,8 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "nibble/base/progress.h"
 #include "nibble/quant/pipeline/plan.h"
@@ -24,8 +21,7 @@ struct QuantizeReport {
   std::uint64_t peak_rss_bytes = 0;
   std::size_t resumed_parts = 0;  // found finished by an earlier run
   std::vector<std::string> notes;
-  std::unique_ptr<nlohmann::json> receipt;  // as written to nibble.json
-};
+};  // what became of each tensor: read_receipt(output)
 
 // Plans, executes, checks and publishes: a checkpoint appears at
 // options.output once it is complete and was read back, and not before. Until

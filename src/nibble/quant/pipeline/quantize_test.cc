@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "expect_error.h"
+#include "nibble/base/cpu.h"
 #include "nibble/base/file.h"
 #include "nibble/base/hash.h"
 #include "nibble/base/parallel.h"
@@ -20,6 +22,7 @@
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/execute.h"
 #include "nibble/quant/pipeline/layout.h"
+#include "nibble/quant/pipeline/receipt.h"
 #include "nibble/quant/pipeline/tiny_checkpoint.h"
 #include "nibble/tensor/convert.h"
 #include "temporary_directory.h"
@@ -82,8 +85,9 @@ TEST_F(Quantize, WritesACompleteDirectory) {
                 .at("quant_method"),
             "compressed-tensors");
   EXPECT_FALSE(fs::exists(at("out.partial")));
-  EXPECT_EQ(report.output_bytes,
-            report.receipt->at("output_bytes").get<std::uint64_t>());
+  EXPECT_EQ(
+      report.output_bytes,
+      read_receipt(report.output).at("output_bytes").get<std::uint64_t>());
 }
 
 TEST_F(Quantize, AccountsForEveryTensorOfTheSource) {
@@ -93,7 +97,8 @@ TEST_F(Quantize, AccountsForEveryTensorOfTheSource) {
   const auto to = container::open_safetensors(at("out"));
   std::map<std::string, json> entries;
   std::size_t outputs = 0;
-  for (const json& entry : report.receipt->at("tensors")) {
+  const json receipt = read_receipt(report.output);
+  for (const json& entry : receipt.at("tensors")) {
     entries[entry.at("name")] = entry;
     for (const json& output : entry.at("outputs")) {
       ++outputs;
@@ -175,7 +180,8 @@ TEST_F(Quantize, CopiesAStackThatStaysDenseAsItIs) {
   const auto out = container::open_safetensors(at("out"));
   const std::string stack = "model.layers.1.feed_forward.experts.down_proj";
   EXPECT_EQ(bytes_of(*out, stack), bytes_of(*in, stack));
-  for (const json& entry : report.receipt->at("tensors")) {
+  const json receipt = read_receipt(report.output);
+  for (const json& entry : receipt.at("tensors")) {
     if (entry.at("name") == stack) {
       EXPECT_EQ(entry.at("fate"), "copied");
       EXPECT_EQ(entry.at("reason"), "rules[0] keeps it");
@@ -328,6 +334,58 @@ TEST_F(Quantize, GivesTheSameBytesForEveryThreadCountMemoryAndSharding) {
           }
         }
       }
+    }
+  }
+}
+
+// The set of instructions is chosen once a process, so each runs in its own:
+// this program again, with this test alone.
+TEST(OneIsa, QuantizesWhereTheParentAsked) {
+  const char* directory = std::getenv("NIBBLE_TEST_ISA_OUTPUT");
+  if (directory == nullptr) {
+    GTEST_SKIP() << "runs as a part of the test of all sets of instructions";
+  }
+  const char* rules[] = {R"("scheme": "int4", "group": 32)",
+                         R"("scheme": "int4", "group": 64, "symmetric": false)",
+                         R"("scheme": "int8", "group": "channel")",
+                         R"("scheme": "fp8", "group": "channel")",
+                         R"("scheme": "fp8", "group": [128, 128])"};
+  int number = 0;
+  for (const char* rule : rules) {
+    static_cast<void>(
+        quantize_to(fs::path(NIBBLE_SOURCE_DIR) / "models" / "fable-moe",
+                    one_rule(rule),
+                    fs::path(directory) / std::to_string(number++)));
+  }
+}
+
+TEST_F(Quantize, GivesTheSameBytesForEverySetOfInstructions) {
+  std::map<std::string, std::string> expected;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (!cpu_has(isa)) {
+      continue;
+    }
+    const std::string name(isa_name(isa));
+    fs::create_directory(at(name.c_str()));
+    const std::string command =
+        "NIBBLE_ISA=" + name +
+        " NIBBLE_TEST_ISA_OUTPUT=" + at(name.c_str()).string() + " " +
+        fs::read_symlink("/proc/self/exe").string() +
+        " --gtest_filter=OneIsa.* > /dev/null";
+    ASSERT_EQ(std::system(command.c_str()), 0) << name;
+    std::map<std::string, std::string> found;
+    for (int i = 0; i < 5; ++i) {
+      for (auto& [file, content] :
+           contents_of(at(name.c_str()) / std::to_string(i))) {
+        found[std::to_string(i) + "/" + file] = std::move(content);
+      }
+    }
+    EXPECT_GT(found.size(), 20u);
+    if (expected.empty()) {
+      expected = found;
+    }
+    for (const auto& [file, content] : expected) {
+      EXPECT_TRUE(found[file] == content) << name << ": " << file;
     }
   }
 }

@@ -9,6 +9,8 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/hash.h"
+#include "nibble/base/json.h"
+#include "nibble/quant/pipeline/output_place.h"
 
 namespace nibble::quant {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kReceiptVersion = 1;
+constexpr std::uint64_t kMaxReceiptBytes = std::uint64_t{1} << 30;
 
 // Results by what they belong to.
 struct ByOwner {
@@ -145,23 +148,19 @@ std::string source_hash(const Plan& plan,
   return hasher.digest();
 }
 
-json make_receipt(const Plan& plan,
-                  const load::CheckpointDirectory& source,
-                  std::span<const ItemResult> results,
-                  std::span<const CopiedFile> files,
-                  const RunFigures& figures) {
+std::string receipt_text(const Plan& plan,
+                         const load::CheckpointDirectory& source,
+                         std::span<const ItemResult> results,
+                         std::span<const CopiedFile> files,
+                         const RunFigures& figures) {
   const ByOwner owner = by_owner(plan, results);
-  json tensors = json::array();
-  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-    tensors.push_back(tensor_entry(plan, source, i, owner));
-  }
   json copied = json::array();
   for (const CopiedFile& file : files) {
     copied.push_back({{"name", file.name},
                       {"bytes", file.bytes},
                       {"checksum", file.checksum}});
   }
-  return {
+  const json head{
       {"version", kReceiptVersion},
       {"nibble", NIBBLE_VERSION},
       {"source",
@@ -178,8 +177,21 @@ json make_receipt(const Plan& plan,
       {"seconds", figures.seconds},
       {"peak_rss_bytes", figures.peak_rss_bytes},
       {"shards", plan.shard_names},
-      {"files", std::move(copied)},
-      {"tensors", std::move(tensors)}};
+      {"files", std::move(copied)}};
+  const auto replace = json::error_handler_t::replace;
+  std::string text = head.dump(2, ' ', false, replace);
+  text.erase(text.rfind("\n}"));
+  text += ",\n  \"tensors\": [";
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    text += i == 0 ? "\n    " : ",\n    ";
+    text += tensor_entry(plan, source, i, owner).dump(-1, ' ', false, replace);
+  }
+  text += "\n  ]\n}\n";
+  return text;
+}
+
+json read_receipt(const std::filesystem::path& directory) {
+  return read_json_object(directory / kReceiptName, kMaxReceiptBytes);
 }
 
 }  // namespace nibble::quant

@@ -33,13 +33,19 @@ struct RunFigures {
                                       const load::CheckpointDirectory& source,
                                       std::span<const ItemResult> results);
 
-// The content of nibble.json (docs/receipt.md): every source tensor with its
-// fate, checksums and errors. results[i] belongs to items_of(plan)[i].
-[[nodiscard]] nlohmann::json make_receipt(
-    const Plan& plan,
-    const load::CheckpointDirectory& source,
-    std::span<const ItemResult> results,
-    std::span<const CopiedFile> files,
-    const RunFigures& figures);
+// The text of nibble.json (docs/receipt.md): every source tensor with its fate,
+// checksums and errors, one a line, made one after the other so that a model
+// of very many tensors needs no tree of them all. results[i] belongs to
+// items_of(plan)[i].
+[[nodiscard]] std::string receipt_text(const Plan& plan,
+                                       const load::CheckpointDirectory& source,
+                                       std::span<const ItemResult> results,
+                                       std::span<const CopiedFile> files,
+                                       const RunFigures& figures);
+
+// The receipt of a written directory. kNotFound when it has none,
+// kCorruptData when it is no JSON object.
+[[nodiscard]] nlohmann::json read_receipt(
+    const std::filesystem::path& directory);
 
 }  // namespace nibble::quant

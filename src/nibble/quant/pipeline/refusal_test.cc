@@ -12,6 +12,7 @@
 #include "nibble/base/file.h"
 #include "nibble/container/safetensors/reader.h"
 #include "nibble/quant/pipeline/quantize.h"
+#include "nibble/quant/pipeline/receipt.h"
 #include "nibble/quant/pipeline/tiny_checkpoint.h"
 #include "nibble/tensor/convert.h"
 #include "temporary_directory.h"
@@ -390,7 +391,7 @@ TEST(UnknownArchitecture, IsQuantizedWithALoudNote) {
       quantize_to(temporary.path() / "in", kInt4, temporary.path() / "out");
   ASSERT_FALSE(report.notes.empty());
   EXPECT_THAT(report.notes.front(), testing::HasSubstr("unknown architecture"));
-  EXPECT_EQ(report.receipt->at("family"), "plain");
+  EXPECT_EQ(read_receipt(report.output).at("family"), "plain");
 }
 
 }  // namespace

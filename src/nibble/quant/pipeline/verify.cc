@@ -13,7 +13,6 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/function_ref.h"
-#include "nibble/base/json.h"
 #include "nibble/base/parallel.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/quant/core/registry.h"
@@ -21,6 +20,7 @@
 #include "nibble/quant/pipeline/layer_error.h"
 #include "nibble/quant/pipeline/output_place.h"
 #include "nibble/quant/pipeline/publish.h"
+#include "nibble/quant/pipeline/receipt.h"
 #include "nibble/quant/pipeline/survey.h"
 
 namespace nibble::quant {
@@ -47,7 +47,7 @@ class Verifier {
       : directory_(load::open_checkpoint(directory)), progress_(progress) {}
 
   VerifyReport run(const std::optional<fs::path>& source) {
-    read_receipt();
+    load_receipt();
     attempt([&] {
       quantized_ = open_quantized(*directory_.config, *directory_.reader);
     });
@@ -106,7 +106,7 @@ class Verifier {
     }
   }
 
-  void read_receipt();
+  void load_receipt();
   void check_files();
   void check_tensors();
   void read_layers();
@@ -123,7 +123,7 @@ class Verifier {
   VerifyReport report_;
 };
 
-void Verifier::read_receipt() {
+void Verifier::load_receipt() {
   const fs::path path = directory_.path / kReceiptName;
   if (!fs::exists(path)) {
     report_.notes.push_back(fmt::format(
@@ -132,7 +132,7 @@ void Verifier::read_receipt() {
         kReceiptName));
     return;
   }
-  attempt([&] { receipt_ = read_json_object(path); });
+  attempt([&] { receipt_ = read_receipt(directory_.path); });
 }
 
 void Verifier::check_files() {
