@@ -29,10 +29,10 @@ inline std::optional<std::filesystem::path> reference_data(
 }  // namespace nibble
 
 // Skips the running test, with the reason, when reference data is absent.
-#define NIBBLE_REFERENCE_OR_SKIP(variable, relative)                      \
-  const auto variable##_found = ::nibble::reference_data(relative);       \
-  if (!variable##_found) {                                                \
-    GTEST_SKIP() << "reference data " << (relative)                       \
-                 << " is absent (set NIBBLE_REFERENCE_DATA)";             \
-  }                                                                       \
+#define NIBBLE_REFERENCE_OR_SKIP(variable, relative)                \
+  const auto variable##_found = ::nibble::reference_data(relative); \
+  if (!variable##_found) {                                          \
+    GTEST_SKIP() << "reference data " << (relative)                 \
+                 << " is absent (set NIBBLE_REFERENCE_DATA)";       \
+  }                                                                 \
   const std::filesystem::path& variable = *variable##_found

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
 #include "nibble/container/safetensors/reader.h"

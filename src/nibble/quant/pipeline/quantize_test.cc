@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "expect_error.h"
 #include "nibble/base/cpu.h"

@@ -8,6 +8,8 @@
 #include <string>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "expect_error.h"
 #include "nibble/base/file.h"
 #include "nibble/container/safetensors/reader.h"

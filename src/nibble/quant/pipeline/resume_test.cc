@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "expect_error.h"
 #include "nibble/base/file.h"
 #include "nibble/base/parallel.h"

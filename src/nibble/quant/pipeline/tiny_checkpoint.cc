@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "nibble/base/file.h"
 #include "nibble/container/safetensors/index.h"
 #include "nibble/container/safetensors/writer.h"

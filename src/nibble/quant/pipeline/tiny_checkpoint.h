@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "nibble/quant/pipeline/quantize.h"
 #include "nibble/tensor/tensor.h"

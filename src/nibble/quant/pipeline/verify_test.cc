@@ -3,6 +3,7 @@
 #include <string>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
 #include "nibble/base/file.h"

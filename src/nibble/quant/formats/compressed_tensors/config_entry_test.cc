@@ -11,7 +11,7 @@
 
 #include "expect_error.h"
 #include "nibble/quant/formats/compressed_tensors/declaration.h"
-#include "nibble/quant/formats/compressed_tensors/made_checkpoint.h"
+#include "nibble/quant/formats/compressed_tensors/made_checkpoint_for_tests.h"
 #include "nibble/quant/formats/compressed_tensors/target_patterns.h"
 
 namespace nibble::quant::compressed_tensors {

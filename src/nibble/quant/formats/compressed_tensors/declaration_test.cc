@@ -10,7 +10,7 @@
 
 #include "expect_error.h"
 #include "nibble/base/log.h"
-#include "nibble/quant/formats/compressed_tensors/made_checkpoint.h"
+#include "nibble/quant/formats/compressed_tensors/made_checkpoint_for_tests.h"
 
 namespace nibble::quant::compressed_tensors {
 namespace {

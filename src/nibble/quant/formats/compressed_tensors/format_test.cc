@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/quant/formats/compressed_tensors/made_checkpoint.h"
+#include "nibble/quant/formats/compressed_tensors/made_checkpoint_for_tests.h"
 
 namespace nibble::quant::compressed_tensors {
 namespace {
