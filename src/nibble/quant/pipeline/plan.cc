@@ -9,10 +9,10 @@
 
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
 #include "nibble/base/units.h"
+#include "nibble/model/config_json.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/config_edit.h"
 #include "nibble/quant/pipeline/layout.h"
@@ -59,6 +59,7 @@ class Planner {
         options_(options),
         survey_(survey(source)),
         format_(format_named(options.format)) {
+    refuse_unknown_family(recipe);
     plan_.format = options.format;
     plan_.numerics = options.numerics;
     plan_.family = survey_.family->name;
@@ -74,15 +75,36 @@ class Planner {
     plan_memory();
     plan_disk();
     const nlohmann::json entry = format_.config_entry(plan_.decisions);
-    plan_.config_text = with_entry(read_text_file(source_.path / kConfigName),
-                                   format_.config_key(),
-                                   entry);
+    plan_.config_text =
+        with_entry(source_.config_text, format_.config_key(), entry);
     return std::move(plan_);
   }
 
  private:
   [[nodiscard]] const TensorInfo& tensor(std::size_t index) const {
     return source_.reader->tensors()[index];
+  }
+
+  // Nothing says which weights of an unknown family must stay dense, so a
+  // recipe that relies on it has no meaning there.
+  void refuse_unknown_family(const Recipe& recipe) const {
+    if (survey_.family->name != "plain" || !recipe.defaults) {
+      return;
+    }
+    std::string known;
+    for (const model::Family& family : model::families()) {
+      for (const std::string_view architecture : family.architectures) {
+        known += known.empty() ? "" : ", ";
+        known += architecture;
+      }
+    }
+    fail_with_hint(
+        ErrorCode::kUnsupported,
+        "a recipe with \"defaults\": false says by its own rules what becomes "
+        "of every two-dimensional weight, and works for any architecture",
+        "config.json: architectures: found {}, expected one of {}",
+        printable(model::architecture_of(*source_.config)),
+        known);
   }
 
   void resolve_modules(const Recipe& recipe) {

@@ -380,17 +380,34 @@ TEST(RefusedRecipe, MustDivideTheColumns) {
   EXPECT_FALSE(fs::exists(temporary.path() / "out.partial"));
 }
 
-TEST(UnknownArchitecture, IsQuantizedWithALoudNote) {
-  const TemporaryDirectory temporary;
-  write_tiny(temporary.path() / "in", {.change = [](Tensors& t, json& config) {
+void write_novel(const fs::path& directory) {
+  write_tiny(directory, {.change = [](Tensors& t, json& config) {
                config["architectures"] = {"NovelForCausalLM"};
                config["model_type"] = "novel";
                put(t,
                    "model.layers.0.something.mask",
                    Tensor::from_floats({2}, {-kInfinity, 0}));
              }});
+}
+
+TEST(UnknownArchitecture, HasNoKeepListToRelyOn) {
+  const TemporaryDirectory temporary;
+  write_novel(temporary.path() / "in");
+  expect_error(ErrorCode::kUnsupported, "NovelForCausalLM", [&] {
+    static_cast<void>(
+        quantize_to(temporary.path() / "in", kInt4, temporary.path() / "out"));
+  });
+  EXPECT_FALSE(fs::exists(temporary.path() / "out.partial"));
+}
+
+TEST(UnknownArchitecture, IsQuantizedByRulesAloneWithALoudNote) {
+  const TemporaryDirectory temporary;
+  write_novel(temporary.path() / "in");
   const QuantizeReport report =
-      quantize_to(temporary.path() / "in", kInt4, temporary.path() / "out");
+      quantize_to(temporary.path() / "in",
+                  R"({"version": 1, "defaults": false, "rules": [
+          {"match": "*_proj", "scheme": "int4", "group": 32}]})",
+                  temporary.path() / "out");
   ASSERT_FALSE(report.notes.empty());
   EXPECT_THAT(report.notes.front(), testing::HasSubstr("unknown architecture"));
   EXPECT_EQ(read_receipt(report.output).at("family"), "plain");
