@@ -11,6 +11,8 @@
 #include "nibble/text/jinja/evaluate.h"
 #include "nibble/text/jinja/limits.h"
 #include "nibble/text/jinja/program.h"
+#include "nibble/text/llama_chat.h"
+#include "nibble/text/tokenizer.h"
 
 namespace nibble::text {
 namespace {
@@ -131,6 +133,15 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& directory) {
   }
   const std::optional<std::string> source =
       configured_template(config, config_path.string());
+  if (!source && !std::filesystem::exists(directory / "tokenizer.json") &&
+      std::filesystem::exists(directory / "tokenizer.model")) {
+    if (const auto chat = llama_chat(load_tokenizer(directory))) {
+      ChatTemplate built_in(chat->source, tokens);
+      built_in.stop_tokens_.assign(chat->stop_tokens.begin(),
+                                   chat->stop_tokens.end());
+      return built_in;
+    }
+  }
   if (!source) {
     fail_with_hint(ErrorCode::kNotFound,
                    "use generate with a prompt of your own",

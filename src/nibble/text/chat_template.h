@@ -27,7 +27,8 @@ struct Message {
 class ChatTemplate {
  public:
   // The template of a model directory: chat_template.jinja, or chat_template
-  // of tokenizer_config.json (a string, or the entry "default" of a list).
+  // of tokenizer_config.json (a string, or the entry "default" of a list), or
+  // with a tokenizer.model the chat of its generation of Llama (llama_chat.h).
   // kNotFound when there is none.
   [[nodiscard]] static ChatTemplate load(
       const std::filesystem::path& directory);
@@ -50,9 +51,16 @@ class ChatTemplate {
   [[nodiscard]] std::string render(const std::vector<Message>& messages,
                                    bool add_generation_prompt) const;
 
+  // Tokens that end the assistant's turn, as the chats of Llama know them;
+  // none for a model that has its own template.
+  [[nodiscard]] const std::vector<std::string>& stop_tokens() const {
+    return stop_tokens_;
+  }
+
  private:
   std::unique_ptr<const jinja::Program> program_;
   std::unique_ptr<const nlohmann::ordered_json> special_tokens_;
+  std::vector<std::string> stop_tokens_;
 };
 
 }  // namespace nibble::text
