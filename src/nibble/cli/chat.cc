@@ -23,6 +23,7 @@ struct Options {
   std::optional<std::string> system;
   std::optional<std::string> message;
   text::GenerateOptions generate;
+  LoadOptions loading;
   bool json = false;
 };
 
@@ -31,9 +32,17 @@ class Conversation {
  public:
   explicit Conversation(const Options& options)
       : options_(options),
-        template_(text::ChatTemplate::load(options.model)),
-        tokenizer_(text::load_tokenizer(options.model)),
-        loaded_(load_for_running(options.model)) {
+        generate_(options.generate),
+        template_(text::ChatTemplate::load(model_directory(options.model))),
+        tokenizer_(text::load_tokenizer(model_directory(options.model))),
+        loaded_(load_for_running(options.model, options.loading)) {
+    if (!generate_.ignore_eos) {
+      for (const std::string& token : template_.stop_tokens()) {
+        if (const auto id = tokenizer_.token_to_id(token)) {
+          generate_.stop_ids.push_back(*id);
+        }
+      }
+    }
     if (options.system) {
       messages_.push_back({"system", *options.system});
     }
@@ -43,17 +52,17 @@ class Conversation {
   Continuation answer(const std::string& message) {
     messages_.push_back({"user", message});
     // The template writes the special tokens itself.
-    const std::vector<std::int32_t> prompt = tokenizer_.encode(
-        template_.render(messages_, /*add_generation_prompt=*/true),
-        /*add_special=*/false);
+    const std::vector<std::int32_t> prompt = tokenizer_.encode_template(
+        template_.render(messages_, /*add_generation_prompt=*/true));
     Continuation continuation = continue_text(
-        *loaded_.model, tokenizer_, prompt, options_.generate, !options_.json);
+        *loaded_.model, tokenizer_, prompt, generate_, !options_.json);
     messages_.push_back({"assistant", continuation.result.text});
     return continuation;
   }
 
  private:
   const Options& options_;
+  text::GenerateOptions generate_;
   text::ChatTemplate template_;
   text::Tokenizer tokenizer_;
   LoadedModel loaded_;
@@ -123,9 +132,9 @@ void add_chat(CLI::App& app, Session& session) {
       "nibble chat models/fable-moe --message 'Continue the story: The fox"
       " sat down by the river.'",
       [options](Session& now) { return chat(*options, now); });
-  command.add_option("model", options->model, "Model directory")
+  command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("DIR");
+      ->type_name("PATH");
   command.add_option("--system", options->system, "System message")
       ->type_name("TEXT");
   command
@@ -133,6 +142,7 @@ void add_chat(CLI::App& app, Session& session) {
           "--message", options->message, "Answer this message alone and end")
       ->type_name("TEXT");
   add_sampling_options(command, options->generate);
+  add_load_options(command, options->loading);
   command.add_flag("--json", options->json, "One JSON document");
 }
 

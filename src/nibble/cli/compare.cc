@@ -136,7 +136,8 @@ json score_version(const Options& options,
     reference = load_for_running(options.model);
   }
   const std::vector<std::int32_t> ids =
-      text::load_tokenizer(options.model).encode(read_text_file(options.text));
+      text::load_tokenizer(model_directory(options.model))
+          .encode(read_text_file(options.text));
   const text::EvaluateResult result =
       text::evaluate(*loaded.model,
                      ids,
@@ -165,10 +166,13 @@ json measure(const Options& options, const fs::path& version, bool is_source) {
   return row;
 }
 
-std::string number(const json& row, const char* key, const char* format) {
-  return row.contains(key)
-             ? fmt::format(fmt::runtime(format), row.at(key).get<double>())
-             : "-";
+std::string number(const json& row,
+                   const char* key,
+                   const char* format,
+                   double factor = 1) {
+  return row.contains(key) ? fmt::format(fmt::runtime(format),
+                                         factor * row.at(key).get<double>())
+                           : "-";
 }
 
 std::string size(const json& row, const char* key) {
@@ -183,26 +187,22 @@ std::string to_text(const json& rows) {
                "perplexity",
                "mean KL",
                "top-1 %",
-               "prompt tok/s",
-               "new tok/s",
+               "prompt t/s",
+               "new t/s",
                "memory",
-               "made in s",
-               "memory"});
+               "quantized in",
+               "with"});
   for (const json& row : rows) {
-    std::string top1 = "-";
-    if (row.contains("top1")) {
-      top1 = fmt::format("{:.2f}", 100 * row.at("top1").get<double>());
-    }
     table.add({row.at("recipe").get<std::string>(),
                size(row, "bytes"),
                number(row, "bits_per_weight", "{:.3f}"),
                number(row, "perplexity", "{:.3f}"),
                number(row, "kl_mean", "{:.5f}"),
-               top1,
+               number(row, "top1", "{:.2f}", 100),
                number(row, "prompt_tokens_per_second", "{:.0f}"),
                number(row, "generated_tokens_per_second", "{:.0f}"),
                size(row, "peak_rss_bytes"),
-               number(row, "seconds", "{:.2f}"),
+               number(row, "seconds", "{:.2f} s"),
                size(row, "quantize_peak_rss_bytes")});
   }
   return table.text();
@@ -278,7 +278,7 @@ void add_compare(CLI::App& app, Session& session) {
       "Makes quantized versions of a model and measures them side by side",
       "nibble compare models/fable-moe int4 int8 fp8 --text models/held.txt",
       [options](Session& now) { return compare(*options, now); });
-  command.add_option("model", options->model, "Hugging Face directory")
+  command.add_option("model", options->model, "Model directory")
       ->required()
       ->type_name("MODEL");
   command

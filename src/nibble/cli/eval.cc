@@ -28,6 +28,7 @@ struct Options {
   std::optional<std::string> ids;
   std::string reference;
   text::EvaluateOptions evaluate;
+  LoadOptions loading;
   bool json = false;
 };
 
@@ -78,12 +79,13 @@ int eval(const Options& options, const Session& session) {
   require_one("eval",
               {{"--text", options.text.has_value()},
                {"--ids", options.ids.has_value()}});
-  const LoadedModel loaded = load_for_running(options.model);
+  const LoadedModel loaded = load_for_running(options.model, options.loading);
   const std::vector<std::int32_t> ids =
-      !options.ids ? encode_beginning(text::load_tokenizer(options.model),
-                                      options.model,
-                                      loaded.model->config(),
-                                      read_text_file(*options.text))
+      !options.ids ? encode_beginning(
+                         text::load_tokenizer(model_directory(options.model)),
+                         model_directory(options.model),
+                         loaded.model->config(),
+                         read_text_file(*options.text))
                    : read_ids(*options.ids, loaded.model->config().vocabulary);
   std::optional<LoadedModel> reference;
   if (!options.reference.empty()) {
@@ -124,9 +126,9 @@ void add_eval(CLI::App& app, Session& session) {
       "nibble eval fable-moe-int4 --text models/held.txt --limit 32"
       " --reference models/fable-moe",
       [options](Session& now) { return eval(*options, now); });
-  command.add_option("model", options->model, "Model directory")
+  command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("DIR");
+      ->type_name("PATH");
   command.add_option("--text", options->text, "Text to measure on")
       ->type_name("FILE");
   command
@@ -147,7 +149,8 @@ void add_eval(CLI::App& app, Session& session) {
       .add_option("--reference",
                   options->reference,
                   "Model whose predictions are the standard")
-      ->type_name("DIR");
+      ->type_name("PATH");
+  add_load_options(command, options->loading);
   command.add_flag("--json", options->json, "One JSON document");
 }
 

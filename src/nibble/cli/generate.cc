@@ -25,6 +25,7 @@ struct Options {
   std::optional<std::string> prompt_file;
   std::optional<std::string> ids;
   text::GenerateOptions generate;
+  LoadOptions loading;
   bool json = false;
 };
 
@@ -36,7 +37,7 @@ std::vector<std::int32_t> prompt_ids(const Options& options,
   }
   return encode_beginning(
       tokenizer,
-      options.model,
+      model_directory(options.model),
       config,
       options.prompt ? *options.prompt : read_text_file(*options.prompt_file));
 }
@@ -46,8 +47,9 @@ int generate(const Options& options, const Session& session) {
               {{"--prompt", options.prompt.has_value()},
                {"--prompt-file", options.prompt_file.has_value()},
                {"--ids", options.ids.has_value()}});
-  const text::Tokenizer tokenizer = text::load_tokenizer(options.model);
-  const LoadedModel loaded = load_for_running(options.model);
+  const text::Tokenizer tokenizer =
+      text::load_tokenizer(model_directory(options.model));
+  const LoadedModel loaded = load_for_running(options.model, options.loading);
   const std::vector<std::int32_t> prompt =
       prompt_ids(options, tokenizer, loaded.model->config());
   const Continuation continuation = continue_text(
@@ -74,9 +76,9 @@ void add_generate(CLI::App& app, Session& session) {
                   "nibble generate models/fable-moe --prompt 'Once upon a time'"
                   " --max-tokens 60",
                   [options](Session& now) { return generate(*options, now); });
-  command.add_option("model", options->model, "Model directory")
+  command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("DIR");
+      ->type_name("PATH");
   command.add_option("--prompt", options->prompt, "Text to continue")
       ->type_name("TEXT");
   command
@@ -86,6 +88,7 @@ void add_generate(CLI::App& app, Session& session) {
       .add_option("--ids", options->ids, "Instead: a JSON array of token ids")
       ->type_name("FILE");
   add_sampling_options(command, options->generate);
+  add_load_options(command, options->loading);
   command.add_flag("--json", options->json, "One JSON document");
 }
 

@@ -104,8 +104,9 @@ void add_inspect(CLI::App& app, Session& session) {
                   "nibble inspect models/fable-moe --layers",
                   [options](Session&) { return inspect(*options); });
   command
-      .add_option(
-          "path", options->path, "Model directory or a single safetensors file")
+      .add_option("path",
+                  options->path,
+                  "Model directory, or a file: safetensors or gpt-fast's")
       ->required()
       ->type_name("PATH");
   command.add_flag("--layers", options->layers, "Layer by layer");

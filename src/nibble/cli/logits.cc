@@ -21,11 +21,12 @@ struct Options {
   std::string ids;
   std::string output;
   bool last = false;
+  LoadOptions loading;
   bool json = false;
 };
 
 int logits(const Options& options) {
-  const LoadedModel loaded = load_for_running(options.model);
+  const LoadedModel loaded = load_for_running(options.model, options.loading);
   const model::ModelConfig& config = loaded.model->config();
   const std::vector<std::int32_t> ids =
       read_ids(options.ids, config.vocabulary);
@@ -61,9 +62,9 @@ void add_logits(CLI::App& app, Session& session) {
       "Writes the float32 logits (tokens, vocabulary) of a list of token ids",
       "nibble logits models/fable-moe --ids ids.json -o logits.safetensors",
       [options](Session&) { return logits(*options); });
-  command.add_option("model", options->model, "Model directory")
+  command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("DIR");
+      ->type_name("PATH");
   command.add_option("--ids", options->ids, "File: a JSON array of token ids")
       ->required()
       ->type_name("FILE");
@@ -71,6 +72,7 @@ void add_logits(CLI::App& app, Session& session) {
       ->required()
       ->type_name("FILE");
   command.add_flag("--last", options->last, "Only after the last token");
+  add_load_options(command, options->loading);
   command.add_flag("--json", options->json, "One JSON document");
 }
 

@@ -2,6 +2,9 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
 
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/model/transformer.h"
@@ -17,8 +20,26 @@ struct LoadedModel {
   std::unique_ptr<model::Transformer> model;
 };
 
-// Loads a dense or quantized model directory for the processor. Errors as
-// load::open_checkpoint, quant::open_quantized and load::load_model.
-[[nodiscard]] LoadedModel load_for_running(const std::filesystem::path& path);
+inline constexpr const char* kModelHelp =
+    "Model directory, or gpt-fast's model*.pth";
+
+// What a checkpoint does not tell of itself.
+struct LoadOptions {
+  std::string int4_layout;  // of gpt-fast's two-dimensional codes, if any
+};
+
+// Adds --int4-layout.
+void add_load_options(CLI::App& command, LoadOptions& options);
+
+// The directory that holds tokenizer and templates of the model at path: path
+// itself, or the directory of a file.
+[[nodiscard]] std::filesystem::path model_directory(
+    const std::filesystem::path& path);
+
+// Loads a dense or quantized model for the processor. Errors as
+// load::open_checkpoint, quant::open_quantized and load::load_model;
+// kInvalidArgument for an int4_layout where the checkpoint has no such codes.
+[[nodiscard]] LoadedModel load_for_running(const std::filesystem::path& path,
+                                           const LoadOptions& options = {});
 
 }  // namespace nibble::cli

@@ -99,27 +99,30 @@ std::string plan_text(const quant::Plan& plan) {
   }
   fates.add({std::to_string(copied), "copied as they are"});
   std::string text =
-      fates.text() + fmt::format(
-                         "\nsize         {} from {}, {:.3f} bits a weight\n"
-                         "disk         {} in {} files and {} beside them\n"
-                         "peak memory  {}\n",
-                         format_size(plan.output_bytes),
-                         format_size(plan.source_bytes),
-                         plan.bits_per_weight,
-                         format_size(plan.disk_bytes),
-                         plan.shard_names.size(),
-                         plan.side_files.size(),
-                         format_size(plan.peak_memory_bytes));
+      fates.text() +
+      fmt::format(
+          "\nsize         {} from {}, {:.3f} bits a weight\n"
+          "disk         {}; {} {}, and {} beside\n"
+          "peak memory  {}\n",
+          format_size(plan.output_bytes),
+          format_size(plan.source_bytes),
+          plan.bits_per_weight,
+          format_size(plan.disk_bytes),
+          plan.shard_names.size(),
+          plan.shard_names.size() == 1 ? "weight file" : "weight files",
+          plan.side_files.size(),
+          format_size(plan.peak_memory_bytes));
   for (const std::string& note : plan.notes) {
     text += "note: " + note + "\n";
   }
   return text;
 }
 
-std::string report_text(const quant::QuantizeReport& report) {
+std::string report_text(const std::string& output,
+                        const quant::QuantizeReport& report) {
   std::string text = fmt::format(
       "{}: {} from {}, {:.3f} bits a weight, in {} with {} of memory\n",
-      report.output.string(),
+      output,
       format_size(report.output_bytes),
       format_size(report.source_bytes),
       report.bits_per_weight,
@@ -178,7 +181,7 @@ int quantize(const Options& options, const Session& session) {
   if (options.json) {
     print_json(to_json(report));
   } else {
-    print(report_text(report));
+    print(report_text(options.output, report));
   }
   return kDone;
 }

@@ -10,6 +10,7 @@
 #include "nibble/base/json.h"
 #include "nibble/cli/exit_code.h"
 #include "nibble/cli/ids_file.h"
+#include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/session.h"
 #include "nibble/text/tokenizer.h"
@@ -98,7 +99,8 @@ void convert_lines(const Options& options, const text::Tokenizer& tokenizer) {
 }
 
 int tokenize(const Options& options) {
-  const text::Tokenizer tokenizer = text::load_tokenizer(options.model);
+  const text::Tokenizer tokenizer =
+      text::load_tokenizer(model_directory(options.model));
   if (options.lines) {
     convert_lines(options, tokenizer);
     return kDone;
@@ -126,9 +128,9 @@ void add_tokenize(CLI::App& app, Session& session) {
                   "Turns text into token ids, or ids into text",
                   "nibble tokenize models/fable-moe --text 'Once upon a time'",
                   [options](Session&) { return tokenize(*options); });
-  command.add_option("model", options->model, "Model directory")
+  command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("DIR");
+      ->type_name("PATH");
   CLI::Option* text =
       command.add_option("--text", options->text, "Text (standard input)")
           ->type_name("TEXT");
