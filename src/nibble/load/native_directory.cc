@@ -102,6 +102,12 @@ json declaration(const MetaShards& shards) {
           {"ranks", shards.ranks.size()}};
 }
 
+bool has_packed_head(const MetaShards& shards) {
+  const container::CheckpointReader& weights = *shards.ranks[0].weights;
+  return weights.find("output.scales") != nullptr ||
+         weights.find("output.scales_and_zeros") != nullptr;
+}
+
 }  // namespace
 
 bool open_native(const fs::path& path, CheckpointDirectory& checkpoint) {
@@ -126,6 +132,10 @@ bool open_native(const fs::path& path, CheckpointDirectory& checkpoint) {
             : config.dump(2) + "\n";
     if (!shards.mode.empty()) {
       config["quantization_config"] = declaration(shards);
+      // gpt-fast quantizes a copy of a tied head, which then differs.
+      if (has_packed_head(shards)) {
+        config["tie_word_embeddings"] = false;
+      }
     }
     checkpoint.reader = view_as_hugging_face(shards, config);
     checkpoint.config = std::make_unique<json>(std::move(config));

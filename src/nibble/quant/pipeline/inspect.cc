@@ -22,14 +22,15 @@ using container::CheckpointReader;
 using container::TensorInfo;
 using nlohmann::json;
 
-// An opened path: a directory, or one file without a config.
+// An opened path: a directory or a file of gpt-fast, or one safetensors file
+// without a config.
 struct Opened {
   std::unique_ptr<json> config;
   std::unique_ptr<CheckpointReader> reader;
 };
 
 Opened open(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) {
+  if (std::filesystem::is_directory(path) || path.extension() == ".pth") {
     load::CheckpointDirectory directory = load::open_checkpoint(path);
     return {std::move(directory.config), std::move(directory.reader)};
   }

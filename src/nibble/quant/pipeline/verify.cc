@@ -126,6 +126,17 @@ class Verifier {
 void Verifier::load_receipt() {
   const fs::path path = directory_.path / kReceiptName;
   if (!fs::exists(path)) {
+    // What is packed by other rules than those below needs its receipt.
+    for (const fs::path& file : directory_.reader->files()) {
+      if (file.extension() == ".pth") {
+        fail_with_hint(ErrorCode::kNotFound,
+                       "verify checks what nibble wrote; inspect shows what "
+                       "this checkpoint holds",
+                       "{}: found no receipt, expected it beside {}",
+                       path.string(),
+                       file.filename().string());
+      }
+    }
     report_.notes.push_back(fmt::format(
         "{} is absent: no checksums to compare with, tensors and scales alone "
         "were checked",
