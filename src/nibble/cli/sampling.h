@@ -1,6 +1,7 @@
 #pragma once
 
-#include <string>
+#include <cstdint>
+#include <span>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
@@ -13,13 +14,14 @@ namespace nibble::cli {
 // Adds the options of how text is continued, which generate and chat share.
 void add_sampling_options(CLI::App& command, text::GenerateOptions& options);
 
-// Runs generate, showing text as it comes when show is set. Ctrl-C ends the
-// text: interrupted becomes true and the result holds what was shown.
 struct Continuation {
   text::GenerateResult result;
+  // Ctrl-C ended the text; of result only the text is filled.
   bool interrupted = false;
 };
 
+// Runs generate, showing text as it comes when show is set. The first Ctrl-C
+// meanwhile ends the text, not the program.
 [[nodiscard]] Continuation continue_text(const model::Transformer& model,
                                          const text::Tokenizer& tokenizer,
                                          std::span<const std::int32_t> prompt,
