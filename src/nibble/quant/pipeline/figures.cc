@@ -41,6 +41,32 @@ void add_element(Lanes& lanes, std::size_t lane, float w, float d) {
   lanes.max_abs[lane] = std::max(lanes.max_abs[lane], std::fabs(error));
 }
 
+// Sums of squares between these lose nothing to the range of float32, neither
+// in themselves nor in errors a millionth of them.
+constexpr double kLeastPower = 1e-18;
+constexpr double kGreatestPower = 1e30;
+
+bool in_float_range(const ErrorSums& sums) {
+  return sums.weight >= kLeastPower && sums.weight <= kGreatestPower &&
+         sums.decoded >= kLeastPower && sums.decoded <= kGreatestPower;
+}
+
+// A run whose squares float32 cannot hold: tiny, huge, or zero.
+ErrorSums measure_wide(std::span<const float> weight,
+                       std::span<const float> decoded) {
+  ErrorSums sums;
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const double w = weight[i];
+    const double d = decoded[i];
+    sums.error += (w - d) * (w - d);
+    sums.weight += w * w;
+    sums.decoded += d * d;
+    sums.product += w * d;
+    sums.max_abs = std::max(sums.max_abs, static_cast<float>(std::fabs(w - d)));
+  }
+  return sums;
+}
+
 // Exponent bits of a non-finite value, by element type.
 template <typename Bits>
 struct Pattern {
@@ -106,11 +132,16 @@ ErrorSums measure_error(std::span<const float> weight,
     for (std::size_t lane = 0; i < end; ++i, ++lane) {
       add_element(lanes, lane, weight[i], decoded[i]);
     }
-    sums += {total(lanes.error),
-             total(lanes.weight),
-             total(lanes.decoded),
-             total(lanes.product),
-             *std::max_element(lanes.max_abs.begin(), lanes.max_abs.end())};
+    const ErrorSums run{
+        total(lanes.error),
+        total(lanes.weight),
+        total(lanes.decoded),
+        total(lanes.product),
+        *std::max_element(lanes.max_abs.begin(), lanes.max_abs.end())};
+    sums += in_float_range(run)
+                ? run
+                : measure_wide(weight.subspan(begin, end - begin),
+                               decoded.subspan(begin, end - begin));
   }
   return sums;
 }
@@ -135,7 +166,6 @@ ErrorSums measure_error(ConstTensorView weight,
 ErrorFigures figures_of(const ErrorSums& sums) {
   ErrorFigures figures;
   figures.max_abs = static_cast<double>(sums.max_abs);
-  // Squares of tiny weights vanish in float32; their error then does too.
   if (sums.weight > 0) {
     figures.relative_mse = sums.error / sums.weight;
   }

@@ -52,6 +52,22 @@ TEST(MeasureError, AgreesWithPlainSummationAtEveryLength) {
   }
 }
 
+// The ends of BF16: squares overflow or vanish in float32.
+TEST(MeasureError, HoldsAtTheEndsOfTheRange) {
+  for (const float scale : {3e38F, 1e30F, 1e-30F, 1e-36F}) {
+    std::vector<float> weight(3000);
+    std::vector<float> decoded(3000);
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      weight[i] = scale * static_cast<float>(i % 7 + 1) / 8;
+      decoded[i] = weight[i] * 0.99F;
+    }
+    const ErrorFigures figures = figures_of(measure_error(weight, decoded));
+    EXPECT_NEAR(figures.relative_mse, 1e-4, 1e-7) << scale;
+    EXPECT_NEAR(figures.cosine, 1, 1e-9) << scale;
+    EXPECT_GT(figures.max_abs, 0) << scale;
+  }
+}
+
 TEST(FiguresOf, AreFiniteForZeros) {
   const std::vector<float> zero(4, 0.0F);
   const ErrorFigures same = figures_of(measure_error(zero, zero));
