@@ -58,7 +58,7 @@ TEST(MeasureError, HoldsAtTheEndsOfTheRange) {
     std::vector<float> weight(3000);
     std::vector<float> decoded(3000);
     for (std::size_t i = 0; i < weight.size(); ++i) {
-      weight[i] = scale * static_cast<float>(i % 7 + 1) / 8;
+      weight[i] = scale * (static_cast<float>(i % 7 + 1) / 8);
       decoded[i] = weight[i] * 0.99F;
     }
     const ErrorFigures figures = figures_of(measure_error(weight, decoded));
