@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -20,7 +21,10 @@
 #include "nibble/base/progress.h"
 #include "nibble/cli/model_loader.h"
 #include "nibble/container/safetensors/reader.h"
+#include "nibble/container/torch_pickle/reader.h"
+#include "nibble/container/torch_pickle/writer.h"
 #include "nibble/load/model_running.h"
+#include "nibble/quant/formats/gpt_fast/int4_pack.h"
 #include "nibble/quant/pipeline/inspect.h"
 #include "nibble/quant/pipeline/quantize.h"
 #include "nibble/quant/pipeline/verify.h"
@@ -144,20 +148,17 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// gpt-fast's file, which needs a configuration beside it.
-class GptFastLogits : public testing::TestWithParam<std::string> {
- protected:
-  // The path of the file beside the bundled model's config.json.
-  [[nodiscard]] fs::path place(const fs::path& file) const {
-    const fs::path bundled =
-        fs::path(NIBBLE_SOURCE_DIR) / "models" / "fable-dense";
-    fs::copy_file(bundled / "config.json", here_.path() / "config.json");
-    fs::copy_file(file, here_.path() / file.filename());
-    return here_.path() / file.filename();
-  }
+// A copy of gpt-fast's file in a directory with the configuration that it
+// needs beside it.
+fs::path place(const fs::path& file, const fs::path& directory) {
+  const fs::path bundled =
+      fs::path(NIBBLE_SOURCE_DIR) / "models" / "fable-dense";
+  fs::copy_file(bundled / "config.json", directory / "config.json");
+  fs::copy_file(file, directory / file.filename());
+  return directory / file.filename();
+}
 
-  TemporaryDirectory here_;
-};
+class GptFastLogits : public testing::TestWithParam<std::string> {};
 
 // The reference runs in BF16. Rounding logits of 8 to 16 to its 8 bits alone
 // is an error of variance (1/16)^2 / 12, a divergence of half of that: 1.6e-4.
@@ -165,7 +166,9 @@ class GptFastLogits : public testing::TestWithParam<std::string> {
 TEST_P(GptFastLogits, AreThoseOfGptFast) {
   NIBBLE_REFERENCE_OR_SKIP(file, "golden/gpt-fast/fable-dense/" + GetParam());
   const fs::path reference = file.parent_path() / "reference.safetensors";
-  const cli::LoadedModel loaded = cli::load_for_running(place(file));
+  const TemporaryDirectory here;
+  const cli::LoadedModel loaded =
+      cli::load_for_running(place(file, here.path()));
   const nlohmann::json prompts =
       read_json_object(fs::path(NIBBLE_SOURCE_DIR) / "tests/data" /
                        "fable-dense-reference.json")["prompts"];
@@ -196,11 +199,117 @@ INSTANTIATE_TEST_SUITE_P(Golden,
                            return name;
                          });
 
-TEST(GptFastFile, TakesALayoutOnlyWhereThereAreCodes) {
+// What the file of a PyTorch without tiles looks like.
+struct Layout {
+  const char* name;
+  bool tile_shape;  // CPU bytes as int32 words in the shape of tiles
+};
+
+// The byte and the half of it that hold a code.
+std::pair<std::int64_t, bool> byte_of(const std::string& layout,
+                                      std::int64_t row,
+                                      std::int64_t column,
+                                      std::int64_t columns) {
+  if (layout == "bytes") {
+    return {row * columns / 2 + column / 2, column % 2 == 0};
+  }
+  const std::int64_t block = layout == "cpu-avx512" ? 64 : 32;
+  const std::int64_t half = block / 2;
+  return {row / block * block * columns / 2 + column * half + row % half,
+          row % block >= half};
+}
+
+// The file from, of tiles, with its codes in another order.
+void reorder(const fs::path& from, const fs::path& to, const Layout& layout) {
+  const auto reader = container::open_torch_file(from);
+  std::map<std::string, Tensor> all;
+  std::vector<container::TensorInfo> infos;
+  for (const container::TensorInfo& tensor : reader->tensors()) {
+    Tensor data = reader->load_copy(tensor);
+    container::TensorInfo info = tensor;
+    if (info.dtype == DType::kI32) {
+      const std::int64_t rows = info.shape[0] * 8;
+      const std::int64_t columns = info.shape[1] * 128;
+      const auto words = std::as_const(data).view().raw<std::uint32_t>();
+      Tensor bytes(DType::kU8, {rows, columns / 2});
+      const auto out = bytes.view().as<std::uint8_t>();
+      std::fill(out.begin(), out.end(), std::uint8_t{0});
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const auto place = quant::gpt_fast::nibble_place(r, c, columns, 8);
+          const std::uint32_t code =
+              words[static_cast<std::size_t>(place.word)] >> place.shift & 15u;
+          const auto [at, high] = byte_of(layout.name, r, c, columns);
+          out[static_cast<std::size_t>(at)] = static_cast<std::uint8_t>(
+              out[static_cast<std::size_t>(at)] | code << (high ? 4 : 0));
+        }
+      }
+      if (!layout.tile_shape) {
+        info.dtype = DType::kU8;
+        info.shape = bytes.shape();
+      }
+      data = std::move(bytes);
+    }
+    all.emplace(info.name, std::move(data));
+    infos.push_back(std::move(info));
+  }
+  container::TorchFileWriter writer(to, infos);
+  for (const auto& [name, data] : all) {
+    writer.write(name, 0, data.view().byte_span());
+  }
+  writer.finish();
+}
+
+class GptFastLayout : public testing::TestWithParam<Layout> {};
+
+TEST_P(GptFastLayout, TellsTheOrderOfCodes) {
+  NIBBLE_REFERENCE_OR_SKIP(tiles,
+                           "golden/gpt-fast/fable-dense/model_int4.g32.pth");
+  const TemporaryDirectory here;
+  const fs::path file = place(tiles, here.path());
+  const fs::path other = here.path() / "model_int4.other.g32.pth";
+  reorder(tiles, other, GetParam());
+  const Ids ids{1, 2, 3, 4, 5, 6, 7};
+  const Tensor expected =
+      load::logits_of(*cli::load_for_running(file).model, ids);
+  const Tensor found = load::logits_of(
+      *cli::load_for_running(other, {.int4_layout = GetParam().name}).model,
+      ids);
+  EXPECT_EQ(load::largest_difference(expected.view(), found.view()), 0);
+  if (!GetParam().tile_shape) {
+    expect_error(ErrorCode::kInvalidArgument, "--int4-layout", [&] {
+      static_cast<void>(cli::load_for_running(other));
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders,
+                         GptFastLayout,
+                         testing::Values(Layout{"bytes", false},
+                                         Layout{"cpu-avx512", false},
+                                         Layout{"cpu-avx2", false},
+                                         Layout{"cpu-avx512", true},
+                                         Layout{"cpu-avx2", true}),
+                         [](const auto& suite) {
+                           std::string name = suite.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name +
+                                  (suite.param.tile_shape ? "_tiles" : "");
+                         });
+
+TEST(GptFastFile, TakesALayoutOnlyWhereTheFileTellsNone) {
   const fs::path dense = fs::path(NIBBLE_SOURCE_DIR) / "models" / "fable-dense";
   expect_error(ErrorCode::kInvalidArgument, "--int4-layout", [&] {
     static_cast<void>(cli::load_for_running(dense, {.int4_layout = "bytes"}));
   });
+  for (const std::string name : {"model_int4.g32.pth", "model_int8.pth"}) {
+    NIBBLE_REFERENCE_OR_SKIP(file, "golden/gpt-fast/fable-dense/" + name);
+    const TemporaryDirectory here;
+    expect_error(ErrorCode::kInvalidArgument, "found no codes", [&] {
+      static_cast<void>(cli::load_for_running(place(file, here.path()),
+                                              {.int4_layout = "bytes"}));
+    });
+  }
 }
 
 TEST(NativeCheckpoint, HasNoReceiptToBeVerifiedAgainst) {
@@ -223,11 +332,7 @@ TEST(NativeCheckpoint, IsInspectedAsTheModelThatItIs) {
   EXPECT_EQ(found.files.size(), 8U);
   NIBBLE_REFERENCE_OR_SKIP(int8, "golden/gpt-fast/fable-dense/model_int8.pth");
   const TemporaryDirectory here;
-  fs::copy_file(fs::path(NIBBLE_SOURCE_DIR) / "models/fable-dense/config.json",
-                here.path() / "config.json");
-  fs::copy_file(int8, here.path() / "model_int8.pth");
-  const quant::InspectReport file =
-      quant::inspect(here.path() / "model_int8.pth");
+  const quant::InspectReport file = quant::inspect(place(int8, here.path()));
   EXPECT_EQ(file.family, "llama");
   EXPECT_EQ(file.format, "gpt-fast int8");
 }

@@ -35,7 +35,7 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
   command
       .add_option("--int4-layout",
                   options.int4_layout,
-                  "Order of two-dimensional int4 codes in gpt-fast's file")
+                  "Order of int4 codes that gpt-fast's file does not tell")
       ->check(CLI::IsMember({"bytes", "cpu-avx512", "cpu-avx2"}))
       ->type_name("ORDER");
 }

@@ -25,7 +25,8 @@ inline constexpr const char* kModelHelp =
 
 // What a checkpoint does not tell of itself.
 struct LoadOptions {
-  std::string int4_layout;  // of gpt-fast's two-dimensional codes, if any
+  // Order of int4 codes in gpt-fast's file: "bytes", "cpu-avx512", "cpu-avx2".
+  std::string int4_layout;
 };
 
 // Adds --int4-layout.

@@ -36,6 +36,13 @@ class Finder {
                             name.size() - kPrefix.size() - kWeight.size())));
       }
     }
+    if (!layout_.empty() && !layout_used_) {
+      fail_with_hint(ErrorCode::kInvalidArgument,
+                     "leave --int4-layout out: this file tells its order",
+                     "int4 layout {}: found no codes that can be in this "
+                     "order",
+                     printable(layout_));
+    }
     return std::move(found_);
   }
 
@@ -184,7 +191,7 @@ class Finder {
         mode);
   }
 
-  void measure_int4(PackedTensor& packed) const {
+  void measure_int4(PackedTensor& packed) {
     const Shape& shape = packed.weight->shape;
     const Shape& pairs = packed.scales->shape;
     NIBBLE_CHECK(packed.scales->dtype == DType::kBF16 && pairs.rank() == 3 &&
@@ -210,6 +217,10 @@ class Finder {
           printable(packed.native),
           to_string(shape),
           packed.rows / 8);
+      // PyTorch 2.3 and 2.4 gave CPU bytes this shape, too.
+      if (layout_.starts_with("cpu-")) {
+        packed.storage = order_of_bytes(packed);
+      }
     } else {
       wrong_type(packed, DType::kU8, "int4");
       NIBBLE_CHECK(shape.rank() == 2 && shape[0] == packed.rows,
@@ -218,7 +229,7 @@ class Finder {
                    printable(packed.native),
                    to_string(shape),
                    packed.rows);
-      packed.storage = two_dimensional(packed);
+      packed.storage = order_of_bytes(packed);
       packed.stored_columns = shape[1] * 2;
     }
     NIBBLE_CHECK(packed.stored_columns >= packed.columns &&
@@ -234,7 +245,8 @@ class Finder {
   }
 
   // Nothing in a file tells the byte orders apart.
-  Storage two_dimensional(const PackedTensor& packed) const {
+  Storage order_of_bytes(const PackedTensor& packed) {
+    layout_used_ = true;
     if (layout_ == "bytes") {
       return Storage::kBytes;
     }
@@ -274,6 +286,7 @@ class Finder {
   const model::ModelConfig& config_;
   const CheckpointReader& reader_;
   std::string_view layout_;
+  bool layout_used_ = false;
   PackedLayers found_;
   std::vector<std::pair<std::string, PackedLayer>> pending_;
 };
