@@ -381,6 +381,17 @@ Tokenizer load_tokenizer(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(path) && std::filesystem::exists(model)) {
     return with_context(model.string(), [&] { return load_model_file(model); });
   }
+  NIBBLE_CHECK(std::filesystem::exists(directory),
+               kNotFound,
+               "{}: found no such directory",
+               directory.string());
+  if (!std::filesystem::exists(path)) {
+    fail_with_hint(ErrorCode::kNotFound,
+                   "copy the tokenizer from where the weights come from",
+                   "{}: found no tokenizer, expected tokenizer.json or "
+                   "tokenizer.model",
+                   directory.string());
+  }
   return with_context(path.string(),
                       [&] { return parse_tokenizer(read_text_file(path)); });
 }

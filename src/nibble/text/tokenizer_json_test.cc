@@ -335,7 +335,7 @@ TEST(TokenizerJson, RefusesWhatIsNoJson) {
 
 TEST(TokenizerJson, NamesTheFile) {
   const TemporaryDirectory directory;
-  expect_error(ErrorCode::kNotFound, "tokenizer.json", [&] {
+  expect_error(ErrorCode::kNotFound, "found no tokenizer", [&] {
     static_cast<void>(load_tokenizer(directory.path()));
   });
   directory.add("tokenizer.json", "{}");
