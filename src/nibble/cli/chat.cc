@@ -33,8 +33,9 @@ class Conversation {
   explicit Conversation(const Options& options)
       : options_(options),
         generate_(options.generate),
-        template_(text::ChatTemplate::load(model_directory(options.model))),
         tokenizer_(text::load_tokenizer(model_directory(options.model))),
+        template_(text::ChatTemplate::load(model_directory(options.model),
+                                           &tokenizer_)),
         loaded_(load_for_running(options.model, options.loading)) {
     if (!generate_.ignore_eos) {
       for (const std::string& token : template_.stop_tokens()) {
@@ -63,8 +64,8 @@ class Conversation {
  private:
   const Options& options_;
   text::GenerateOptions generate_;
-  text::ChatTemplate template_;
   text::Tokenizer tokenizer_;
+  text::ChatTemplate template_;
   LoadedModel loaded_;
   std::vector<text::Message> messages_;
 };

@@ -120,7 +120,8 @@ void append(jinja::Dict& variables, const Json& object, std::string_view what) {
 
 }  // namespace
 
-ChatTemplate ChatTemplate::load(const std::filesystem::path& directory) {
+ChatTemplate ChatTemplate::load(const std::filesystem::path& directory,
+                                const Tokenizer* tokenizer) {
   const std::filesystem::path config_path = directory / "tokenizer_config.json";
   const std::filesystem::path template_path = directory / "chat_template.jinja";
   const Json config = read_config(config_path);
@@ -135,7 +136,10 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& directory) {
       configured_template(config, config_path.string());
   if (!source && !std::filesystem::exists(directory / "tokenizer.json") &&
       std::filesystem::exists(directory / "tokenizer.model")) {
-    if (const auto chat = llama_chat(load_tokenizer(directory))) {
+    const auto chat = tokenizer != nullptr
+                          ? llama_chat(*tokenizer)
+                          : llama_chat(load_tokenizer(directory));
+    if (chat) {
       ChatTemplate built_in(chat->source, tokens);
       built_in.stop_tokens_.assign(chat->stop_tokens.begin(),
                                    chat->stop_tokens.end());

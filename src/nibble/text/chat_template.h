@@ -13,6 +13,7 @@ namespace nibble::text {
 namespace jinja {
 struct Program;
 }
+class Tokenizer;
 
 // One turn of a conversation.
 struct Message {
@@ -29,9 +30,10 @@ class ChatTemplate {
   // The template of a model directory: chat_template.jinja, or chat_template
   // of tokenizer_config.json (a string, or the entry "default" of a list), or
   // with a tokenizer.model the chat of its generation of Llama (llama_chat.h).
-  // kNotFound when there is none.
-  [[nodiscard]] static ChatTemplate load(
-      const std::filesystem::path& directory);
+  // kNotFound when there is none. tokenizer: the directory's, where it is
+  // loaded already.
+  [[nodiscard]] static ChatTemplate load(const std::filesystem::path& directory,
+                                         const Tokenizer* tokenizer = nullptr);
 
   // A template from its source. special_tokens: variables such as bos_token
   // (an object of strings).

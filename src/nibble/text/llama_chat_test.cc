@@ -59,7 +59,7 @@ class Sequence {
 TEST(LlamaChat, WritesLlama3AsItsOwnCodeDoes) {
   NIBBLE_REFERENCE_OR_SKIP(path, "golden/tokenizers/meta-llama3");
   const Tokenizer tokenizer = load_tokenizer(path);
-  const ChatTemplate chat = ChatTemplate::load(path);
+  const ChatTemplate chat = ChatTemplate::load(path, &tokenizer);
   const Ids x = tokenizer.encode("X", false);
   ASSERT_EQ(x.size(), 1U);
   EXPECT_EQ(tokenizer.encode_template(chat.render(kTurn, true)),
@@ -94,7 +94,7 @@ TEST(LlamaChat, WritesLlama3AsItsOwnCodeDoes) {
 TEST(LlamaChat, WritesLlama4AsItsOwnCodeDoes) {
   NIBBLE_REFERENCE_OR_SKIP(path, "golden/tokenizers/meta-llama4");
   const Tokenizer tokenizer = load_tokenizer(path);
-  const ChatTemplate chat = ChatTemplate::load(path);
+  const ChatTemplate chat = ChatTemplate::load(path, &tokenizer);
   const Ids x = tokenizer.encode("X", false);
   ASSERT_EQ(x.size(), 1U);
   EXPECT_EQ(tokenizer.encode_template(chat.render(kTurn, true)),
