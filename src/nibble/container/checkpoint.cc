@@ -1,6 +1,7 @@
 #include "nibble/container/checkpoint.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "nibble/base/error.h"
@@ -25,6 +26,15 @@ void CheckpointReader::index_names() {
                printable(twice->first),
                files()[twice->second->file].string(),
                files()[std::next(twice)->second->file].string());
+}
+
+std::size_t CheckpointReader::index_of(const TensorInfo& tensor) const {
+  const std::span<const TensorInfo> all = tensors();
+  const std::less<const TensorInfo*> before;
+  const bool own = !all.empty() && !before(&tensor, &all.front()) &&
+                   !before(&all.back(), &tensor);
+  const TensorInfo& known = own ? tensor : get(tensor.name);
+  return static_cast<std::size_t>(&known - all.data());
 }
 
 const TensorInfo* CheckpointReader::find(std::string_view name) const {

@@ -75,6 +75,9 @@ class CheckpointReader {
   // To be called once by every implementation when tensors() is complete.
   // Throws kCorruptData for a name that occurs twice.
   void index_names();
+  // Index into tensors() of a tensor given by a caller, who may hold a copy of
+  // its description. kNotFound for one of another reader.
+  [[nodiscard]] std::size_t index_of(const TensorInfo& tensor) const;
 
  private:
   std::vector<std::pair<std::string_view, const TensorInfo*>> by_name_;

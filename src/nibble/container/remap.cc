@@ -57,7 +57,7 @@ RemappedReader::RemappedReader(
 }
 
 const RemappedTensor& RemappedReader::mapping(const TensorInfo& tensor) const {
-  return mappings_[static_cast<std::size_t>(&tensor - infos_.data())];
+  return mappings_[index_of(tensor)];
 }
 
 std::vector<SourceRun> RemappedReader::runs_of(const TensorInfo& tensor,

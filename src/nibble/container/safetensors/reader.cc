@@ -125,17 +125,6 @@ class SafetensorsReader final : public CheckpointReader {
     metadata_.merge(header.metadata);
   }
 
-  // Callers may hold a copy of a TensorInfo: then its name decides.
-  std::size_t index_of(const TensorInfo& tensor) const {
-    const TensorInfo* own = &tensor;
-    const TensorInfo* first = tensors_.data();
-    if (std::less<>()(own, first) ||
-        !std::less<>()(own, first + tensors_.size())) {
-      own = &get(tensor.name);
-    }
-    return static_cast<std::size_t>(own - first);
-  }
-
   static void check_range(const TensorInfo& tensor,
                           std::uint64_t offset,
                           std::uint64_t bytes) {

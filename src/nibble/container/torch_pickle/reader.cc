@@ -222,7 +222,7 @@ class TorchReader : public CheckpointReader {
   }
 
   [[nodiscard]] const Placement& placement(const TensorInfo& tensor) const {
-    return placements_[static_cast<std::size_t>(&tensor - tensors_.data())];
+    return placements_[index_of(tensor)];
   }
 
   std::shared_ptr<const MappedFile> mapped() const {

@@ -95,9 +95,10 @@ std::string unicode(const std::string& text) {
 
 // A float32 tensor of storage "0" with 4 elements, as a dictionary entry.
 std::string tensor_entry(const std::string& offset_size_stride) {
-  return std::string("}") + unicode("w") + "ctorch._utils\n_rebuild_tensor_v2\n((" +
-         unicode("storage") + "ctorch\nFloatStorage\n" + unicode("0") +
-         unicode("cpu") + "K\x04tQ" + offset_size_stride +
+  return std::string("}") + unicode("w") +
+         "ctorch._utils\n_rebuild_tensor_v2\n((" + unicode("storage") +
+         "ctorch\nFloatStorage\n" + unicode("0") + unicode("cpu") + "K\x04tQ" +
+         offset_size_stride +
          "\x89"
          "ccollections\nOrderedDict\n)RtRs";
 }
@@ -114,6 +115,16 @@ TEST_F(TorchFileTest, WritesWhatItReads) {
   }
   EXPECT_EQ(reader->get("layer.codes").dtype, DType::kF8E4M3);
   EXPECT_TRUE(reader->map(weight).has_value());
+}
+
+TEST_F(TorchFileTest, TakesCopiesOfItsDescriptions) {
+  const auto reader = open_torch_file(write_small());
+  const TensorInfo copy = reader->get("layer.weight");
+  const Tensor data = reader->load_copy(copy);
+  EXPECT_EQ(std::as_const(data).view().data()[11], std::byte{11});
+  TensorInfo foreign = copy;
+  foreign.name = "layer.other";
+  EXPECT_THROW(static_cast<void>(reader->load_copy(foreign)), Error);
 }
 
 TEST_F(TorchFileTest, BytesDependOnTensorsAlone) {
@@ -233,7 +244,8 @@ TEST(PickleTest, RefusesDamage) {
 TEST(PickleTest, RefusesANameThatOccursTwice) {
   const std::string entry =
       tensor_entry(std::string("K\0K\x04\x85K\x01\x85", 8)).substr(1);
-  const auto [code, text] = pickle_refusal(pickled(std::string("}") + entry + entry));
+  const auto [code, text] =
+      pickle_refusal(pickled(std::string("}") + entry + entry));
   EXPECT_EQ(code, ErrorCode::kCorruptData);
   EXPECT_THAT(text, HasSubstr("twice"));
 }
