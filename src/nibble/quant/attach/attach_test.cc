@@ -12,7 +12,7 @@
 #include "expect_error.h"
 #include "nibble/backend/cpu/cpu_backend.h"
 #include "nibble/quant/core/registry.h"
-#include "nibble/quant/formats/compressed_tensors/made_checkpoint.h"
+#include "nibble/quant/formats/compressed_tensors/made_checkpoint_for_tests.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
