@@ -1,5 +1,6 @@
 #include "nibble/tensor/tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -53,7 +54,7 @@ Tensor Tensor::from_floats(const Shape& shape,
                "tensor {}: found {} values",
                to_string(shape),
                values.size());
-  std::memcpy(tensor.view().data(), values.data(), tensor.bytes());
+  std::copy(values.begin(), values.end(), tensor.view().as<float>().begin());
   return tensor;
 }
 
