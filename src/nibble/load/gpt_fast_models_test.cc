@@ -10,6 +10,7 @@
 #include "nibble/base/error.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "reference_data.h"
+#include "temporary_directory.h"
 
 namespace nibble::load {
 namespace {
@@ -39,14 +40,8 @@ TEST(GptFastModelsTest, SaysWhichNamesAreKnown) {
 
 class GptFastFileTest : public ::testing::Test {
  protected:
-  GptFastFileTest() {
-    std::string name = ::testing::TempDir() + "gpt_fast_XXXXXX";
-    directory_ = mkdtemp(name.data());
-  }
-
-  ~GptFastFileTest() override { fs::remove_all(directory_); }
-
-  fs::path directory_;
+  TemporaryDirectory temporary_;
+  fs::path directory_ = temporary_.path();
 };
 
 // The file that gpt-fast's converter made is the bundled model, read back.

@@ -12,6 +12,7 @@
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/load/meta_shards.h"
 #include "reference_data.h"
+#include "temporary_directory.h"
 
 namespace nibble::load {
 namespace {
@@ -93,15 +94,11 @@ class MetaDirectoryTest : public ::testing::Test {
   static constexpr std::int64_t kHeads = 2;
 
   MetaDirectoryTest() {
-    std::string name = ::testing::TempDir() + "meta_XXXXXX";
-    directory_ = mkdtemp(name.data());
     write_file_atomically(
         directory_ / "params.json",
         R"({"dim": 8, "n_layers": 1, "n_heads": 2, "vocab_size": 16,
             "rope_theta": 500000.0})");
   }
-
-  ~MetaDirectoryTest() override { fs::remove_all(directory_); }
 
   // Element i of tensor t of rank r holds the bf16 bits 1000 t + 100 r + i.
   void write_shard(const std::string& file, int rank, std::int64_t ranks) {
@@ -149,7 +146,8 @@ class MetaDirectoryTest : public ::testing::Test {
     return "opened";
   }
 
-  fs::path directory_;
+  TemporaryDirectory temporary_;
+  fs::path directory_ = temporary_.path();
 };
 
 TEST_F(MetaDirectoryTest, PutsRotaryRowsInHalfSplitOrder) {

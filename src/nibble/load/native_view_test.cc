@@ -16,6 +16,7 @@
 #include "nibble/load/meta_shards.h"
 #include "nibble/load/meta_view.h"
 #include "reference_data.h"
+#include "temporary_directory.h"
 
 namespace nibble::load {
 namespace {
@@ -25,13 +26,6 @@ using ::testing::HasSubstr;
 
 class NativeViewTest : public ::testing::Test {
  protected:
-  NativeViewTest() {
-    std::string name = ::testing::TempDir() + "native_XXXXXX";
-    directory_ = mkdtemp(name.data());
-  }
-
-  ~NativeViewTest() override { fs::remove_all(directory_); }
-
   static CheckpointDirectory bundled(const std::string& name) {
     return open_checkpoint(fs::path(NIBBLE_SOURCE_DIR) / "models" / name);
   }
@@ -56,7 +50,8 @@ class NativeViewTest : public ::testing::Test {
                           params_from_config(*checkpoint.config).dump());
   }
 
-  fs::path directory_;
+  TemporaryDirectory temporary_;
+  fs::path directory_ = temporary_.path();
 };
 
 struct Case {

@@ -14,6 +14,7 @@
 #include "nibble/container/torch_pickle/reader.h"
 #include "nibble/container/torch_pickle/writer.h"
 #include "reference_data.h"
+#include "temporary_directory.h"
 
 namespace nibble::container {
 namespace {
@@ -22,13 +23,6 @@ using ::testing::HasSubstr;
 
 class TorchFileTest : public ::testing::Test {
  protected:
-  TorchFileTest() {
-    std::string name = ::testing::TempDir() + "torch_file_XXXXXX";
-    directory_ = mkdtemp(name.data());
-  }
-
-  ~TorchFileTest() override { std::filesystem::remove_all(directory_); }
-
   std::filesystem::path path(const std::string& name) const {
     return directory_ / name;
   }
@@ -66,7 +60,8 @@ class TorchFileTest : public ::testing::Test {
     return {ErrorCode::kInternal, "opened"};
   }
 
-  std::filesystem::path directory_;
+  TemporaryDirectory temporary_;
+  std::filesystem::path directory_ = temporary_.path();
 };
 
 std::pair<ErrorCode, std::string> pickle_refusal(const std::string& bytes) {

@@ -18,6 +18,7 @@
 #include "nibble/quant/formats/gpt_fast/layers.h"
 #include "nibble/tensor/convert.h"
 #include "reference_data.h"
+#include "temporary_directory.h"
 
 namespace nibble::quant {
 namespace {
@@ -101,14 +102,10 @@ TEST_P(Int4ReferenceTest, AgreesWithPyTorch) {
     return tile;
   };
   backend::CpuBackend& backend = backend::cpu_backend();
-  const auto layer = scheme_for(spec.weight)
-                         .make_linear(spec,
-                                      rows,
-                                      columns,
-                                      source,
-                                      std::nullopt,
-                                      std::nullopt,
-                                      backend);
+  const auto layer =
+      scheme_for(spec.weight)
+          .make_linear(
+              spec, rows, columns, source, std::nullopt, std::nullopt, backend);
   const Tensor x_bits = load("x");
   const Tensor y_bits = load("y");
   Tensor x(DType::kF32, x_bits.shape());
@@ -139,13 +136,6 @@ INSTANTIATE_TEST_SUITE_P(Shapes,
 
 class GptFastGoldenTest : public ::testing::Test {
  protected:
-  GptFastGoldenTest() {
-    std::string name = ::testing::TempDir() + "gpt_fast_XXXXXX";
-    directory_ = mkdtemp(name.data());
-  }
-
-  ~GptFastGoldenTest() override { fs::remove_all(directory_); }
-
   // A file of the original tool with the bundled model's config beside it.
   load::CheckpointDirectory open(const fs::path& file) {
     fs::copy_file(
@@ -165,7 +155,8 @@ class GptFastGoldenTest : public ::testing::Test {
     return reader->load_copy(reader->get(native + ".weight"));
   }
 
-  fs::path directory_;
+  TemporaryDirectory temporary_;
+  fs::path directory_ = temporary_.path();
 };
 
 TEST_F(GptFastGoldenTest, DecodesTheCodesOfTheOriginalTool) {
