@@ -253,7 +253,8 @@ void reorder(const fs::path& from, const fs::path& to, const Layout& layout) {
     all.emplace(info.name, std::move(data));
     infos.push_back(std::move(info));
   }
-  container::TorchFileWriter writer(to, infos);
+  container::TorchFileWriter writer(to.parent_path(),
+                                    {to.filename().string(), infos});
   for (const auto& [name, data] : all) {
     writer.write(name, 0, data.view().byte_span());
   }

@@ -83,6 +83,20 @@ class CheckpointReader {
   std::vector<std::pair<std::string_view, const TensorInfo*>> by_name_;
 };
 
+// One file of a set that is written: its name and its tensors in the order of
+// their data.
+struct OutputFile {
+  std::string name;
+  std::vector<TensorInfo> tensors;
+  // In the file, tensors stand without this beginning of their names: files
+  // of several ranks may hold tensors of the same name. "" in safetensors.
+  std::string prefix = {};
+};
+
+// What becomes of files that are already there: replaced, or kept with the
+// bytes of their tensors (a run that goes on where an earlier one stopped).
+enum class ExistingFiles { kReplace, kContinue };
+
 // A file set being written. Created with all TensorInfos, so that headers and
 // sizes stand before any data; data may come in any order, from any thread.
 class CheckpointWriter {
@@ -93,6 +107,16 @@ class CheckpointWriter {
   virtual void write(std::string_view name,
                      std::uint64_t offset,
                      std::span<const std::byte> data) = 0;
+  // Bytes at offset of a tensor as they are in the file now: what an earlier
+  // run left there before it could complete the file.
+  virtual void read(std::string_view name,
+                    std::uint64_t offset,
+                    std::span<std::byte> out) const = 0;
+
+  // Completes what depends on the data, such as checksums. To be called after
+  // the last write and before sync; may be repeated.
+  virtual void finish() {}
+
   // Makes everything written so far durable.
   virtual void sync() = 0;
 };

@@ -125,7 +125,7 @@ class MetaDirectoryTest : public ::testing::Test {
                        "",
                        0});
     }
-    container::TorchFileWriter writer(directory_ / file, infos);
+    container::TorchFileWriter writer(directory_, {file, infos});
     for (std::size_t t = 0; t < infos.size(); ++t) {
       std::vector<std::uint16_t> values(infos[t].bytes / 2);
       for (std::size_t i = 0; i < values.size(); ++i) {

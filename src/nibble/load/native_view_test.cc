@@ -38,8 +38,9 @@ class NativeViewTest : public ::testing::Test {
       const auto shard = view_as_native(
           source, *checkpoint.config, NativeLayout::kMeta, ranks, rank);
       container::TorchFileWriter writer(
-          directory_ / fmt::format("consolidated.{:02}.pth", rank),
-          {shard->tensors().begin(), shard->tensors().end()});
+          directory_,
+          {fmt::format("consolidated.{:02}.pth", rank),
+           {shard->tensors().begin(), shard->tensors().end()}});
       for (const container::TensorInfo& tensor : shard->tensors()) {
         const Tensor data = shard->load_copy(tensor);
         writer.write(tensor.name, 0, data.view().byte_span());

@@ -50,7 +50,7 @@ void TinyCheckpoint::write(const std::filesystem::path& directory,
   }
   const std::size_t step =
       tensors_per_file == 0 ? stored.size() : tensors_per_file;
-  std::vector<container::SafetensorsFile> files;
+  std::vector<container::OutputFile> files;
   for (std::size_t i = 0; i < stored.size(); ++i) {
     if (i % step == 0) {
       files.push_back({tensors_per_file == 0

@@ -240,7 +240,7 @@ TEST(SafetensorsReader, MappedTensorsOutliveTheReader) {
 
 TEST(SafetensorsReader, UnalignedTensorsAreCopied) {
   const TemporaryDirectory directory;
-  const std::vector<SafetensorsFile> files{
+  const std::vector<OutputFile> files{
       {"x.safetensors",
        {{"byte", DType::kU8, {1}, 1, "", 0},
         {"float", DType::kF32, {1}, 4, "", 0}}}};

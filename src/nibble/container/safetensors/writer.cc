@@ -19,11 +19,11 @@ const TextMetadata& written_metadata() {
 
 SafetensorsSetWriter::SafetensorsSetWriter(
     const std::filesystem::path& directory,
-    std::span<const SafetensorsFile> files,
+    std::span<const OutputFile> files,
     ExistingFiles existing)
     : directory_(directory) {
   std::vector<std::string_view> names;
-  for (const SafetensorsFile& file : files) {
+  for (const OutputFile& file : files) {
     names.emplace_back(file.name);
   }
   std::sort(names.begin(), names.end());
@@ -32,10 +32,9 @@ SafetensorsSetWriter::SafetensorsSetWriter(
                kInvalidArgument,
                "file {}: found twice in one set, expected once",
                printable(*twice_file));
-  for (const SafetensorsFile& file : files) {
-    with_context((directory / file.name).string(), [&] {
-      add_file(file, existing);
-    });
+  for (const OutputFile& file : files) {
+    with_context((directory / file.name).string(),
+                 [&] { add_file(file, existing); });
   }
   std::sort(places_.begin(), places_.end(), [](const auto& a, const auto& b) {
     return a.name < b.name;
@@ -50,7 +49,7 @@ SafetensorsSetWriter::SafetensorsSetWriter(
                printable(twice->name));
 }
 
-void SafetensorsSetWriter::add_file(const SafetensorsFile& file,
+void SafetensorsSetWriter::add_file(const OutputFile& file,
                                     ExistingFiles existing) {
   const std::string header =
       serialize_safetensors_header(file.tensors, written_metadata());
@@ -70,9 +69,8 @@ void SafetensorsSetWriter::add_file(const SafetensorsFile& file,
   files_.back().write(0, std::as_bytes(std::span(header)));
 }
 
-void SafetensorsSetWriter::write(std::string_view name,
-                                 std::uint64_t offset,
-                                 std::span<const std::byte> data) {
+const SafetensorsSetWriter::Place& SafetensorsSetWriter::place_of(
+    std::string_view name, std::uint64_t offset, std::uint64_t bytes) const {
   const auto place = std::lower_bound(
       places_.begin(), places_.end(), name, [](const auto& a, auto wanted) {
         return a.name < wanted;
@@ -82,15 +80,29 @@ void SafetensorsSetWriter::write(std::string_view name,
                "tensor {}: found none of that name in the files being written",
                printable(name));
   NIBBLE_CHECK(
-      offset <= place->bytes && data.size() <= place->bytes - offset,
+      offset <= place->bytes && bytes <= place->bytes - offset,
       kInternal,
       "tensor {}: found {} bytes from byte {} to write, expected at most {} in "
       "all",
       printable(name),
-      data.size(),
+      bytes,
       offset,
       place->bytes);
-  files_[place->file].write(place->offset + offset, data);
+  return *place;
+}
+
+void SafetensorsSetWriter::write(std::string_view name,
+                                 std::uint64_t offset,
+                                 std::span<const std::byte> data) {
+  const Place& place = place_of(name, offset, data.size());
+  files_[place.file].write(place.offset + offset, data);
+}
+
+void SafetensorsSetWriter::read(std::string_view name,
+                                std::uint64_t offset,
+                                std::span<std::byte> out) const {
+  const Place& place = place_of(name, offset, out.size());
+  files_[place.file].read(place.offset + offset, out);
 }
 
 void SafetensorsSetWriter::sync() {
@@ -101,10 +113,10 @@ void SafetensorsSetWriter::sync() {
 }
 
 void write_safetensors_index(const std::filesystem::path& directory,
-                             std::span<const SafetensorsFile> files) {
+                             std::span<const OutputFile> files) {
   SafetensorsIndex index;
   index.total_bytes = 0;
-  for (const SafetensorsFile& file : files) {
+  for (const OutputFile& file : files) {
     for (const TensorInfo& tensor : file.tensors) {
       index.weight_map.emplace(tensor.name, file.name);
       *index.total_bytes += tensor.bytes;
@@ -118,7 +130,7 @@ void write_safetensors(const std::filesystem::path& path,
                        std::span<const NamedTensor> tensors) {
   std::filesystem::path temporary = path;
   temporary += ".tmp";
-  SafetensorsFile file;
+  OutputFile file;
   file.name = temporary.filename().string();
   for (const NamedTensor& tensor : tensors) {
     file.tensors.push_back({tensor.name,

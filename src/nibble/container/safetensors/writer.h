@@ -13,16 +13,6 @@
 
 namespace nibble::container {
 
-// One file of a set: its name and its tensors in the order of their data.
-struct SafetensorsFile {
-  std::string name;
-  std::vector<TensorInfo> tensors;
-};
-
-// What becomes of files that are already there: replaced, or kept with the
-// bytes of their tensors (a run that goes on where an earlier one stopped).
-enum class ExistingFiles { kReplace, kContinue };
-
 // Writes one or more safetensors files of a directory that exists. The
 // constructor creates the files at their full size, headers first: a full disk
 // shows there (kIo). write() is thread-safe and goes straight to the tensor's
@@ -37,13 +27,16 @@ class SafetensorsSetWriter final : public CheckpointWriter {
   // kInvalidArgument: see serialize_safetensors_header; a tensor or a file
   // name that occurs twice.
   SafetensorsSetWriter(const std::filesystem::path& directory,
-                       std::span<const SafetensorsFile> files,
+                       std::span<const OutputFile> files,
                        ExistingFiles existing = ExistingFiles::kReplace);
 
   // kInternal for a name that was not given or bytes beyond the tensor's end.
   void write(std::string_view name,
              std::uint64_t offset,
              std::span<const std::byte> data) override;
+  void read(std::string_view name,
+            std::uint64_t offset,
+            std::span<std::byte> out) const override;
   // Syncs every file and the directory.
   void sync() override;
 
@@ -55,7 +48,11 @@ class SafetensorsSetWriter final : public CheckpointWriter {
     std::uint64_t bytes = 0;
   };
 
-  void add_file(const SafetensorsFile& file, ExistingFiles existing);
+  void add_file(const OutputFile& file, ExistingFiles existing);
+  // The place of `bytes` bytes at offset of a tensor.
+  [[nodiscard]] const Place& place_of(std::string_view name,
+                                      std::uint64_t offset,
+                                      std::uint64_t bytes) const;
 
   std::filesystem::path directory_;
   std::vector<File> files_;
@@ -64,7 +61,7 @@ class SafetensorsSetWriter final : public CheckpointWriter {
 
 // Writes model.safetensors.index.json for files of a directory, durably.
 void write_safetensors_index(const std::filesystem::path& directory,
-                             std::span<const SafetensorsFile> files);
+                             std::span<const OutputFile> files);
 
 // A tensor to write: its name and elements.
 struct NamedTensor {

@@ -31,7 +31,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 
 TEST(SetWriter, DataMayComeInAnyOrderAndInPieces) {
   const TemporaryDirectory directory;
-  const std::vector<SafetensorsFile> files{
+  const std::vector<OutputFile> files{
       {"model-00001-of-00002.safetensors",
        {info("b", DType::kU8, {4}), info("a", DType::kU8, {2})}},
       {"model-00002-of-00002.safetensors", {info("c", DType::kU8, {3})}}};
@@ -64,7 +64,7 @@ TEST(SetWriter, DataMayComeInAnyOrderAndInPieces) {
 
 TEST(SetWriter, FilesHaveTheirSizeAndZerosFromTheStart) {
   const TemporaryDirectory directory;
-  const std::vector<SafetensorsFile> files{
+  const std::vector<OutputFile> files{
       {"model.safetensors", {info("a", DType::kF32, {100})}}};
   const SafetensorsSetWriter writer(directory.path(), files);
   const auto reader = open_safetensors(directory.path());
@@ -76,7 +76,7 @@ TEST(SetWriter, FilesHaveTheirSizeAndZerosFromTheStart) {
 
 TEST(SetWriter, ThreadsWriteTheirOwnTensors) {
   const TemporaryDirectory directory;
-  SafetensorsFile file{"model.safetensors", {}};
+  OutputFile file{"model.safetensors", {}};
   for (char name = 'a'; name < 'i'; ++name) {
     file.tensors.push_back(info(std::string(1, name), DType::kU8, {5000}));
   }
@@ -104,7 +104,7 @@ TEST(SetWriter, ThreadsWriteTheirOwnTensors) {
 
 TEST(SetWriter, RefusesWritesThatWereNotAnnounced) {
   const TemporaryDirectory directory;
-  const std::vector<SafetensorsFile> files{
+  const std::vector<OutputFile> files{
       {"x", {info("a", DType::kU8, {4}), info("b", DType::kU8, {4})}}};
   SafetensorsSetWriter writer(directory.path(), files);
   expect_error(ErrorCode::kInternal, "tensor aa: found none", [&] {
@@ -121,7 +121,7 @@ TEST(SetWriter, RefusesWritesThatWereNotAnnounced) {
 
 TEST(SetWriter, RefusesSetsThatCannotBe) {
   const TemporaryDirectory directory;
-  const auto refused = [&](const std::vector<SafetensorsFile>& files,
+  const auto refused = [&](const std::vector<OutputFile>& files,
                            ErrorCode code,
                            std::string_view part) {
     expect_error(code, part, [&] {
@@ -147,7 +147,7 @@ TEST(SetWriter, RefusesSetsThatCannotBe) {
 // A run that goes on keeps what an earlier one wrote.
 TEST(SafetensorsSetWriter, ContinuesFilesThatExist) {
   const TemporaryDirectory directory;
-  SafetensorsFile file{"a.safetensors", {}};
+  OutputFile file{"a.safetensors", {}};
   for (const char* name : {"x", "y"}) {
     file.tensors.push_back({name, DType::kU8, {2}, 2, "", 0});
   }

@@ -30,9 +30,10 @@ class TorchFileTest : public ::testing::Test {
   // Two tensors, the second of an untyped dtype.
   std::filesystem::path write_small() const {
     const auto file = path("small.pth");
-    TorchFileWriter writer(file,
-                           {{"layer.weight", DType::kBF16, {2, 3}, 12, "", 0},
-                            {"layer.codes", DType::kF8E4M3, {5}, 5, "", 0}});
+    TorchFileWriter writer(directory_,
+                           {"small.pth",
+                            {{"layer.weight", DType::kBF16, {2, 3}, 12, "", 0},
+                             {"layer.codes", DType::kF8E4M3, {5}, 5, "", 0}}});
     std::array<std::byte, 12> weight{};
     for (std::size_t i = 0; i < weight.size(); ++i) {
       weight[i] = std::byte(i);

@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -12,46 +14,79 @@
 
 namespace nibble::container {
 
+// Where everything lies in a file that TorchFileWriter writes, known from the
+// tensors alone.
+struct TorchFilePlan {
+  std::vector<ZipMember> members;  // checksums are 0
+  std::vector<std::uint64_t> header_offsets;
+  std::string pickle;
+  std::size_t first_tensor = 0;        // index into members
+  std::uint64_t directory_offset = 0;  // end of the last member
+  std::uint64_t file_bytes = 0;
+};
+
+// The plan of a file; its tensors are named without file.prefix in it.
+[[nodiscard]] TorchFilePlan plan_torch_file(const OutputFile& file);
+
 // Writes one file that torch.load reads with weights_only: a dictionary of
 // contiguous tensors, one storage each at a multiple of 64 bytes. All sizes
 // are known at creation, so data may come in any order from any thread; the
 // checksums and the central directory are written by finish(). Bytes depend on
 // the tensors alone.
-class TorchFileWriter : public CheckpointWriter {
+class TorchFileWriter final : public CheckpointWriter {
  public:
-  TorchFileWriter(const std::filesystem::path& path,
-                  std::vector<TensorInfo> tensors);
+  // file.name is a path relative to directory. kInternal for a tensor that
+  // occurs twice or lacks the prefix.
+  TorchFileWriter(const std::filesystem::path& directory,
+                  const OutputFile& file,
+                  ExistingFiles existing = ExistingFiles::kReplace);
 
   // kInternal for a name that was not given or bytes outside the tensor.
   void write(std::string_view name,
              std::uint64_t offset,
              std::span<const std::byte> data) override;
-  // Reads the members back for their checksums and completes the archive.
-  // To be called once, after the last write.
-  void finish();
+  void read(std::string_view name,
+            std::uint64_t offset,
+            std::span<std::byte> out) const override;
+  // Reads the members back for their checksums, and completes the archive.
+  void finish() override;
   void sync() override;
 
-  // Bytes that the file will have.
-  [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+ private:
+  // The place in the file of `bytes` bytes at offset of a tensor.
+  [[nodiscard]] std::uint64_t place_of(std::string_view name,
+                                       std::uint64_t offset,
+                                       std::uint64_t bytes) const;
+  void finish_member(std::size_t member);
+
+  TorchFilePlan plan_;
+  File file_;
+  std::unordered_map<std::string, std::size_t> members_;  // by tensor name
+};
+
+// Writes the torch files of a directory that exists.
+class TorchSetWriter final : public CheckpointWriter {
+ public:
+  TorchSetWriter(const std::filesystem::path& directory,
+                 std::span<const OutputFile> files,
+                 ExistingFiles existing = ExistingFiles::kReplace);
+
+  void write(std::string_view name,
+             std::uint64_t offset,
+             std::span<const std::byte> data) override;
+  void read(std::string_view name,
+            std::uint64_t offset,
+            std::span<std::byte> out) const override;
+  void finish() override;
+  // Syncs every file and the directory.
+  void sync() override;
 
  private:
+  [[nodiscard]] TorchFileWriter& file_of(std::string_view name) const;
 
-  struct Place {
-    std::uint64_t offset = 0;
-    std::uint64_t bytes = 0;
-  };
-
-  void add_member(const std::string& name,
-                  std::uint64_t bytes,
-                  const std::string* content);
-
-  File file_;
-  std::string prefix_;
-  std::vector<ZipMember> members_;
-  std::vector<std::uint64_t> header_offsets_;
-  std::unordered_map<std::string, Place> places_;
-  std::uint64_t end_ = 0;  // where the central directory begins
-  std::uint64_t file_bytes_ = 0;
+  std::filesystem::path directory_;
+  std::vector<std::unique_ptr<TorchFileWriter>> files_;
+  std::unordered_map<std::string, std::size_t> file_by_name_;
 };
 
 }  // namespace nibble::container

@@ -150,6 +150,21 @@ std::vector<Written> written_tensors(const Plan& plan,
 
 }  // namespace
 
+std::string checksum_of(const container::CheckpointWriter& writer,
+                        std::string_view name,
+                        std::uint64_t bytes) {
+  std::vector<std::byte> chunk(
+      static_cast<std::size_t>(std::min(bytes, kChunkBytes)));
+  Hasher hasher;
+  for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
+    const auto part = std::span(chunk).first(static_cast<std::size_t>(
+        std::min<std::uint64_t>(chunk.size(), bytes - at)));
+    writer.read(name, at, part);
+    hasher.update(part);
+  }
+  return hasher.digest();
+}
+
 std::string checksum_of(const CheckpointReader& reader,
                         const TensorInfo& tensor) {
   Hasher hasher;

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "nibble/base/progress.h"
 #include "nibble/container/checkpoint.h"
@@ -13,6 +15,11 @@ namespace nibble::quant {
 // Digest of a tensor's bytes as they stand in its file.
 [[nodiscard]] std::string checksum_of(const container::CheckpointReader& reader,
                                       const container::TensorInfo& tensor);
+
+// Digest of a tensor's bytes as a file that is not complete yet holds them.
+[[nodiscard]] std::string checksum_of(const container::CheckpointWriter& writer,
+                                      std::string_view name,
+                                      std::uint64_t bytes);
 
 // Throws kCheckFailed unless every element is a finite scale above zero (F32,
 // F16, BF16) or, for F8_E4M3, a code that is no NaN; other types pass. For

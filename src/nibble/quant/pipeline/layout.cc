@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nibble/base/error.h"
+#include "nibble/container/safetensors/header.h"
 #include "nibble/container/safetensors/index.h"
 
 namespace nibble::quant {
@@ -39,6 +40,41 @@ class Shards {
   std::vector<std::vector<TensorInfo>> shards_;
 };
 
+// Number of the torch file that a tensor belongs to.
+std::size_t file_by_prefix(const Plan& plan, const std::string& name) {
+  std::size_t best = plan.shard_prefixes.size();
+  for (std::size_t i = 0; i < plan.shard_prefixes.size(); ++i) {
+    const std::string& prefix = plan.shard_prefixes[i];
+    if (name.starts_with(prefix) &&
+        (best == plan.shard_prefixes.size() ||
+         prefix.size() > plan.shard_prefixes[best].size())) {
+      best = i;
+    }
+  }
+  NIBBLE_CHECK(best < plan.shard_prefixes.size(),
+               kInternal,
+               "tensor {}: found no file that takes it",
+               printable(name));
+  return best;
+}
+
+// Calls put(tensor) for every output, which returns its file's number.
+template <typename Put>
+void place_outputs(Plan& plan,
+                   const container::CheckpointReader& source,
+                   Put put) {
+  for (const PlannedTensor& tensor : plan.tensors) {
+    if (tensor.fate == Fate::kCopied) {
+      put(source.tensors()[tensor.tensor]);
+    }
+    for (const std::size_t index : tensor.layers) {
+      for (TensorInfo& output : plan.layers[index].outputs) {
+        output.file = put(output);
+      }
+    }
+  }
+}
+
 void refuse_equal_names(const Plan& plan) {
   std::unordered_set<std::string_view> names;
   for (const auto& shard : plan.shards) {
@@ -59,27 +95,32 @@ void lay_out(Plan& plan,
   NIBBLE_CHECK(shard_bytes > 0,
                kInvalidArgument,
                "shard size: found 0, expected at least one byte");
-  Shards shards(shard_bytes);
-  for (const PlannedTensor& tensor : plan.tensors) {
-    if (tensor.fate == Fate::kCopied) {
-      shards.add(source.tensors()[tensor.tensor]);
+  if (plan.file_kind == container::FileKind::kTorch) {
+    plan.shards.assign(plan.shard_names.size(), {});
+    place_outputs(plan, source, [&](TensorInfo tensor) {
+      tensor.file = file_by_prefix(plan, tensor.name);
+      plan.shards[tensor.file].push_back(tensor);
+      return tensor.file;
+    });
+  } else {
+    Shards shards(shard_bytes);
+    place_outputs(plan, source, [&](TensorInfo tensor) {
+      return shards.add(std::move(tensor));
+    });
+    plan.shards = shards.take();
+    plan.shard_names.clear();
+    for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+      container::sort_like_reference(plan.shards[i]);
+      plan.shard_names.push_back(
+          container::safetensors_file_name(i, plan.shards.size()));
     }
-    for (const std::size_t index : tensor.layers) {
-      for (TensorInfo& output : plan.layers[index].outputs) {
-        output.file = shards.add(output);
-      }
-    }
+    plan.shard_prefixes.assign(plan.shards.size(), "");
   }
-  plan.shards = shards.take();
   refuse_equal_names(plan);
 
   plan.output_bytes = 0;
-  plan.shard_names.clear();
-  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
-    container::sort_like_reference(plan.shards[i]);
-    plan.shard_names.push_back(
-        container::safetensors_file_name(i, plan.shards.size()));
-    for (const TensorInfo& tensor : plan.shards[i]) {
+  for (const auto& shard : plan.shards) {
+    for (const TensorInfo& tensor : shard) {
       plan.output_bytes += tensor.bytes;
     }
   }
@@ -89,10 +130,11 @@ void lay_out(Plan& plan,
                                    static_cast<double>(plan.source_parameters);
 }
 
-std::vector<container::SafetensorsFile> files_of(const Plan& plan) {
-  std::vector<container::SafetensorsFile> files;
+std::vector<container::OutputFile> files_of(const Plan& plan) {
+  std::vector<container::OutputFile> files;
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
-    files.push_back({plan.shard_names[i], plan.shards[i]});
+    files.push_back(
+        {plan.shard_names[i], plan.shards[i], plan.shard_prefixes[i]});
   }
   return files;
 }

@@ -318,9 +318,8 @@ void Planner::plan_disk() {
   plan_.disk_bytes =
       kDiskMarginBytes +
       kReceiptBytesPerTensor * (plan_.tensors.size() + plan_.layers.size());
-  for (const container::SafetensorsFile& file : files_of(plan_)) {
-    plan_.disk_bytes +=
-        container::serialize_safetensors_header(file.tensors, {}).size();
+  for (const container::OutputFile& file : files_of(plan_)) {
+    plan_.disk_bytes += container::overhead_bytes(plan_.file_kind, file);
   }
   plan_.disk_bytes += plan_.output_bytes;
   for (const std::filesystem::path& file : plan_.side_files) {

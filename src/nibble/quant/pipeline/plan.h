@@ -10,6 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "nibble/container/file_set.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/quant/core/format.h"
 #include "nibble/quant/recipe/recipe.h"
@@ -78,8 +79,12 @@ struct Plan {
   std::vector<PlannedLayer> layers;  // in the order of their source tensors
   // Every linear, quantized or not, as the format declares them.
   std::vector<LayerDecision> decisions;
-  std::vector<std::vector<container::TensorInfo>> shards;  // of the output
+  // Files of the output: their tensors, their names and, for torch files, the
+  // beginnings of tensor names that stand in the plan only.
+  container::FileKind file_kind = container::FileKind::kSafetensors;
+  std::vector<std::vector<container::TensorInfo>> shards;
   std::vector<std::string> shard_names;
+  std::vector<std::string> shard_prefixes;
   std::string family;
   std::string format;
   Numerics numerics = Numerics::kExact;

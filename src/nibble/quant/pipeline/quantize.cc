@@ -3,6 +3,7 @@
 #include <chrono>
 #include <new>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +13,6 @@
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
 #include "nibble/container/safetensors/index.h"
-#include "nibble/container/safetensors/reader.h"
 #include "nibble/container/safetensors/writer.h"
 #include "nibble/quant/pipeline/check.h"
 #include "nibble/quant/pipeline/execute.h"
@@ -90,7 +90,8 @@ class Job {
 
   void prepare_directory();
   QuantizeReport run_in(Journal& journal);
-  Results trusted_results(Journal& journal);
+  Results trusted_results(const container::CheckpointWriter& writer,
+                          Journal& journal);
   std::vector<ItemResult> write_tensors(Journal& journal);
   [[noreturn]] void leave(const Error& error) const;
 
@@ -126,20 +127,18 @@ void Job::prepare_directory() {
 }
 
 // Items of an earlier run whose bytes on disk are what the journal says.
-Results Job::trusted_results(Journal& journal) {
+Results Job::trusted_results(const container::CheckpointWriter& writer,
+                             Journal& journal) {
   const std::vector<Item> items = items_of(plan_);
   Results results = journal.take_results(items.size());
-  std::vector<std::unique_ptr<container::CheckpointReader>> files;
-  for (const std::string& name : plan_.shard_names) {
-    files.push_back(container::open_safetensors(partial_ / name));
+  std::unordered_map<std::string_view, std::uint64_t> bytes;  // by name
+  for (const auto& shard : plan_.shards) {
+    for (const container::TensorInfo& tensor : shard) {
+      bytes.emplace(tensor.name, tensor.bytes);
+    }
   }
   const auto holds = [&](const std::string& name, const std::string& checksum) {
-    for (const auto& file : files) {
-      if (const container::TensorInfo* tensor = file->find(name)) {
-        return checksum_of(*file, *tensor) == checksum;
-      }
-    }
-    return false;
+    return checksum_of(writer, name, bytes.at(name)) == checksum;
   };
   parallel_for(
       static_cast<std::int64_t>(items.size()),
@@ -163,10 +162,12 @@ Results Job::trusted_results(Journal& journal) {
 
 std::vector<ItemResult> Job::write_tensors(Journal& journal) {
   step("reserve");
-  const auto files = files_of(plan_);
-  container::SafetensorsSetWriter writer(
-      partial_, files, container::ExistingFiles::kContinue);
-  Results done = trusted_results(journal);
+  const auto writer =
+      container::write_files(plan_.file_kind,
+                             partial_,
+                             files_of(plan_),
+                             container::ExistingFiles::kContinue);
+  Results done = trusted_results(*writer, journal);
   for (const auto& result : done) {
     resumed_ += result.has_value() ? 1 : 0;
   }
@@ -175,7 +176,7 @@ std::vector<ItemResult> Job::write_tensors(Journal& journal) {
   std::vector<ItemResult> results =
       execute({.plan = plan_,
                .source = source_,
-               .writer = writer,
+               .writer = *writer,
                .progress = progress_,
                .stop = stop_,
                .results = std::move(done),
@@ -187,15 +188,18 @@ std::vector<ItemResult> Job::write_tensors(Journal& journal) {
                    },
                .before_step = options_.before_step});
   progress_.end();
+  step("finish");
+  writer->finish();
   step("sync");
-  writer.sync();
+  writer->sync();
   return results;
 }
 
 QuantizeReport Job::run_in(Journal& journal) {
   const std::vector<ItemResult> results = write_tensors(journal);
   step("index");
-  if (plan_.shards.size() > 1) {
+  if (plan_.file_kind == container::FileKind::kSafetensors &&
+      plan_.shards.size() > 1) {
     container::write_safetensors_index(partial_, files_of(plan_));
   }
   std::vector<CopiedFile> files =

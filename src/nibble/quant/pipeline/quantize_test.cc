@@ -20,6 +20,7 @@
 #include "nibble/base/hash.h"
 #include "nibble/base/parallel.h"
 #include "nibble/container/safetensors/reader.h"
+#include "nibble/container/safetensors/writer.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/execute.h"
 #include "nibble/quant/pipeline/layout.h"
