@@ -165,8 +165,7 @@ TEST_F(Resume, GoesOnWithOtherMemoryAndThreads) {
 }
 
 TEST_F(Resume, RedoesPartsWhoseBytesWereLost) {
-  StepCounter full("finish",
-                                         "sync", 0, [] { fail(ErrorCode::kIo, "disk is broken"); });
+  StepCounter full("sync", 0, [] { fail(ErrorCode::kIo, "disk is broken"); });
   EXPECT_THROW(static_cast<void>(run(full)), Error);
   // A crash of the machine may lose pages that no sync had reached.
   for (const auto& entry : fs::directory_iterator(partial_)) {
@@ -272,6 +271,7 @@ INSTANTIATE_TEST_SUITE_P(Steps,
                                          "reserve",
                                          "write",
                                          "journal",
+                                         "finish",
                                          "sync",
                                          "index",
                                          "side file",
