@@ -4,6 +4,8 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <utility>
 
 #include "nibble/base/error.h"
@@ -83,11 +85,21 @@ void MemoryBudget::release(std::size_t bytes) {
 }
 
 std::size_t peak_resident_bytes() {
-  return proc_kilobytes("/proc/self/status", "VmHWM:");
+  const std::size_t peak = proc_kilobytes("/proc/self/status", "VmHWM:");
+  if (peak != 0) {
+    return peak;
+  }
+  rusage usage{};  // a root without /proc; counts the parent before exec, too
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
 }
 
 std::size_t available_memory_bytes() {
-  const std::size_t system = proc_kilobytes("/proc/meminfo", "MemAvailable:");
+  std::size_t system = proc_kilobytes("/proc/meminfo", "MemAvailable:");
+  if (system == 0) {  // a root without /proc: what nobody uses at all
+    system = static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) *
+             static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  }
   const std::size_t limit = number_in("/sys/fs/cgroup/memory.max");
   const std::size_t used = number_in("/sys/fs/cgroup/memory.current");
   if (limit == std::numeric_limits<std::size_t>::max() || used > limit) {

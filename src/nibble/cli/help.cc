@@ -7,10 +7,7 @@
 #include <fmt/core.h>
 
 namespace nibble::cli {
-namespace {
-
-// What stands for an option's value: "FILE", or the words it may be. CLI11
-// appends the names of checks to the type: "MODE:{exact,reference}".
+// CLI11 appends the names of checks to the type: "MODE:{exact,reference}".
 std::string value_name(const CLI::Option& option) {
   if (option.get_type_size() == 0) {
     return "";
@@ -51,6 +48,14 @@ std::string option_text(const CLI::Option& option) {
   return text;
 }
 
+std::vector<const CLI::App*> shown_commands(const CLI::App& command) {
+  // Commands that only scripts call have no group.
+  return command.get_subcommands(
+      [](const CLI::App* below) { return !below->get_group().empty(); });
+}
+
+namespace {
+
 // Two columns, the second at a fixed place; long names get a line alone.
 std::string line(const std::string& name, const std::string& text) {
   constexpr std::size_t kColumn = 24;
@@ -72,7 +77,7 @@ std::string usage(const CLI::App& command) {
       text += " " + option_name(*option);
     }
   }
-  if (!command.get_subcommands(nullptr).empty()) {
+  if (!shown_commands(command).empty()) {
     text +=
         command.get_require_subcommand_min() == 0 ? " [COMMAND]" : " COMMAND";
   }
@@ -108,8 +113,7 @@ std::string help_text(const CLI::App& command) {
     }
   }
   text += arguments.empty() ? "" : "\n" + arguments;
-  const std::vector<const CLI::App*> commands =
-      command.get_subcommands([](const CLI::App*) { return true; });
+  const std::vector<const CLI::App*> commands = shown_commands(command);
   if (!commands.empty()) {
     text += "\nCommands:\n";
     for (const CLI::App* below : commands) {

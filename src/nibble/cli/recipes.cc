@@ -123,7 +123,9 @@ void add_recipes(CLI::App& app, Session& session) {
                                 "Prints a recipe as JSON to start from",
                                 "nibble recipes show int4-g64",
                                 [options](Session&) { return show(*options); });
-  shown.add_option("recipe", options->recipe, "Name, file or JSON")->required();
+  shown.add_option("recipe", options->recipe, "Name, file or JSON")
+      ->required()
+      ->type_name("RECIPE");
 
   CLI::App& checked =
       add_command(recipes,
@@ -133,7 +135,8 @@ void add_recipes(CLI::App& app, Session& session) {
                   "nibble recipes check mine.json --model models/fable-moe",
                   [options](Session&) { return check(*options); });
   checked.add_option("recipe", options->recipe, "Name, file or JSON")
-      ->required();
+      ->required()
+      ->type_name("RECIPE");
   checked.add_option("--model", options->model, "Model that it is meant for")
       ->type_name("DIR");
 

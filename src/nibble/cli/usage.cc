@@ -41,7 +41,7 @@ std::vector<std::string> option_names(const CLI::App& command) {
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+  for (const CLI::App* command : shown_commands(app)) {
     names.push_back(command->get_name());
   }
   return names;
