@@ -2,25 +2,32 @@
 // the same bytes for the same options on every machine. It speaks nonsense;
 // it is for measuring speed and memory.
 //   make_random_llama OUT [--layers 22 --hidden 2048 ...] [--seed 1]
-// The default has 1.1 billion parameters (2.2 GB in bf16).
+//   make_random_llama OUT --maverick [--layers 2 --experts 16 ...]
+// The default has 1.1 billion parameters (2.2 GB in bf16). --maverick takes
+// the sizes of Llama-4-Maverick, where a layer of 128 experts has 32 GB;
+// --written makes files that take less disk than they have bytes.
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
+#include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
+#include "nibble/base/file.h"
 #include "nibble/base/parallel.h"
 #include "nibble/container/safetensors/header.h"
 #include "nibble/container/safetensors/index.h"
-#include "nibble/container/safetensors/writer.h"
 #include "nibble/tensor/convert.h"
 
 namespace {
@@ -38,12 +45,64 @@ struct Sizes {
   std::int64_t kv_heads = 4;
   std::int64_t vocabulary = 32000;
   std::int64_t positions = 4096;
+  // Llama 4: experts in every second layer, stored as stacks of (in, out)
+  // matrices; the other layers have a wider MLP. 0 = Llama.
+  std::int64_t experts = 0;
+  std::int64_t dense_intermediate = 0;
+  // Bytes of each tensor that are written; the rest stays a hole of zeros.
+  std::int64_t written = std::numeric_limits<std::int64_t>::max();
   std::uint64_t seed = 1;
+
+  // Experts are in the odd layers.
+  [[nodiscard]] bool has_experts(std::int64_t layer) const {
+    return experts > 0 && layer % 2 == 1;
+  }
 };
+
+// Llama-4-Maverick, with as few layers as have all kinds of tensors.
+Sizes maverick() {
+  Sizes sizes;
+  sizes.layers = 2;
+  sizes.hidden = 5120;
+  sizes.intermediate = 8192;
+  sizes.heads = 40;
+  sizes.kv_heads = 8;
+  sizes.vocabulary = 202048;
+  sizes.experts = 128;
+  sizes.dense_intermediate = 16384;
+  sizes.positions = 8192;
+  return sizes;
+}
 
 TensorInfo info(std::string name, const Shape& shape) {
   const auto bytes = static_cast<std::uint64_t>(shape.elements()) * 2;
   return {std::move(name), DType::kBF16, shape, bytes, "", 0};
+}
+
+// What stands in the place of the MLP, by its name below the layer.
+std::vector<TensorInfo> feed_forward(const Sizes& sizes, std::int64_t layer) {
+  const std::int64_t hidden = sizes.hidden;
+  const auto mlp = [&](const std::string& prefix, std::int64_t intermediate) {
+    return std::vector{
+        info(prefix + "gate_proj.weight", {intermediate, hidden}),
+        info(prefix + "up_proj.weight", {intermediate, hidden}),
+        info(prefix + "down_proj.weight", {hidden, intermediate})};
+  };
+  if (sizes.experts == 0) {
+    return mlp("mlp.", sizes.intermediate);
+  }
+  if (!sizes.has_experts(layer)) {
+    return mlp("feed_forward.", sizes.dense_intermediate);
+  }
+  std::vector<TensorInfo> tensors =
+      mlp("feed_forward.shared_expert.", sizes.intermediate);
+  tensors.push_back(
+      info("feed_forward.router.weight", {sizes.experts, hidden}));
+  tensors.push_back(info("feed_forward.experts.gate_up_proj",
+                         {sizes.experts, hidden, 2 * sizes.intermediate}));
+  tensors.push_back(info("feed_forward.experts.down_proj",
+                         {sizes.experts, sizes.intermediate, hidden}));
+  return tensors;
 }
 
 std::vector<TensorInfo> tensors_of(const Sizes& sizes) {
@@ -64,9 +123,10 @@ std::vector<TensorInfo> tensors_of(const Sizes& sizes) {
     add("self_attn.v_proj", {kv, hidden});
     add("self_attn.o_proj", {hidden, hidden});
     add("post_attention_layernorm", {hidden});
-    add("mlp.gate_proj", {sizes.intermediate, hidden});
-    add("mlp.up_proj", {sizes.intermediate, hidden});
-    add("mlp.down_proj", {hidden, sizes.intermediate});
+    for (TensorInfo& tensor : feed_forward(sizes, layer)) {
+      tensor.name = prefix + tensor.name;
+      tensors.push_back(std::move(tensor));
+    }
   }
   nibble::container::sort_like_reference(tensors);
   return tensors;
@@ -92,46 +152,58 @@ std::uint16_t random_weight(std::uint64_t seed, std::uint64_t index) {
                                0.02F);
 }
 
-// All of one tensor, a few megabytes at a time.
+// The first elements of one tensor, a few megabytes at a time.
 void write_tensor(const TensorInfo& tensor,
+                  std::int64_t elements,
                   std::uint64_t seed,
                   nibble::container::CheckpointWriter& writer) {
   constexpr std::int64_t kChunk = std::int64_t{1} << 20;
   const bool norm = tensor.shape.rank() == 1;
-  nibble::parallel_for(tensor.shape.elements(),
-                       kChunk,
-                       [&](std::int64_t begin, std::int64_t end) {
-                         std::vector<std::uint16_t> values(
-                             static_cast<std::size_t>(end - begin));
-                         for (std::int64_t i = begin; i < end; ++i) {
-                           values[static_cast<std::size_t>(i - begin)] =
-                               norm ? nibble::float_to_bf16(1.0F)
-                                    : random_weight(
-                                          seed, static_cast<std::uint64_t>(i));
-                         }
-                         writer.write(tensor.name,
-                                      static_cast<std::uint64_t>(begin) * 2,
-                                      std::as_bytes(std::span(values)));
-                       });
+  nibble::parallel_for(
+      elements, kChunk, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<std::uint16_t> values(
+            static_cast<std::size_t>(end - begin));
+        for (std::int64_t i = begin; i < end; ++i) {
+          values[static_cast<std::size_t>(i - begin)] =
+              norm ? nibble::float_to_bf16(1.0F)
+                   : random_weight(seed, static_cast<std::uint64_t>(i));
+        }
+        writer.write(tensor.name,
+                     static_cast<std::uint64_t>(begin) * 2,
+                     std::as_bytes(std::span(values)));
+      });
 }
 
 nlohmann::json config_of(const Sizes& sizes) {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_size", sizes.hidden},
-          {"intermediate_size", sizes.intermediate},
-          {"num_hidden_layers", sizes.layers},
-          {"num_attention_heads", sizes.heads},
-          {"num_key_value_heads", sizes.kv_heads},
-          {"vocab_size", sizes.vocabulary},
-          {"max_position_embeddings", sizes.positions},
-          {"rms_norm_eps", 1e-5},
-          {"rope_theta", 10000.0},
-          {"hidden_act", "silu"},
-          {"tie_word_embeddings", false},
-          {"torch_dtype", "bfloat16"},
-          {"bos_token_id", 1},
-          {"eos_token_id", 2}};
+  nlohmann::json config = {{"architectures", {"LlamaForCausalLM"}},
+                           {"model_type", "llama"},
+                           {"hidden_size", sizes.hidden},
+                           {"intermediate_size", sizes.intermediate},
+                           {"num_hidden_layers", sizes.layers},
+                           {"num_attention_heads", sizes.heads},
+                           {"num_key_value_heads", sizes.kv_heads},
+                           {"vocab_size", sizes.vocabulary},
+                           {"max_position_embeddings", sizes.positions},
+                           {"rms_norm_eps", 1e-5},
+                           {"rope_theta", 10000.0},
+                           {"hidden_act", "silu"},
+                           {"tie_word_embeddings", false},
+                           {"torch_dtype", "bfloat16"},
+                           {"bos_token_id", 1},
+                           {"eos_token_id", 2}};
+  if (sizes.experts > 0) {
+    config.update({{"architectures", {"Llama4ForCausalLM"}},
+                   {"model_type", "llama4_text"},
+                   {"head_dim", sizes.hidden / sizes.heads},
+                   {"intermediate_size_mlp", sizes.dense_intermediate},
+                   {"num_local_experts", sizes.experts},
+                   {"num_experts_per_tok", 1},
+                   {"interleave_moe_layer_step", 2},
+                   {"attention_chunk_size", 8192},
+                   {"no_rope_layer_interval", 4},
+                   {"use_qk_norm", false}});
+  }
+  return config;
 }
 
 // A byte-level BPE tokenizer without merges: one token a byte, then names
@@ -186,6 +258,51 @@ void write_json(const std::filesystem::path& path, const nlohmann::json& json) {
   NIBBLE_CHECK(out.good(), kIo, "{}: cannot be written", path.string());
 }
 
+// The header and a length first, so that what is not written takes no disk.
+class SparseWriter final : public nibble::container::CheckpointWriter {
+ public:
+  SparseWriter(const std::filesystem::path& path,
+               std::span<const TensorInfo> tensors)
+      : file_(nibble::File::create(path)) {
+    const std::string header = nibble::container::serialize_safetensors_header(
+        tensors, {{"format", "pt"}});
+    std::uint64_t offset = header.size();
+    for (const TensorInfo& tensor : tensors) {
+      offsets_[tensor.name] = offset;
+      offset += tensor.bytes;
+    }
+    std::filesystem::resize_file(path, offset);
+    file_.write(0, std::as_bytes(std::span(header)));
+  }
+
+  void write(std::string_view name,
+             std::uint64_t offset,
+             std::span<const std::byte> data) override {
+    file_.write(offsets_.at(std::string(name)) + offset, data);
+  }
+
+  void sync() override { file_.sync(); }
+
+ private:
+  nibble::File file_;
+  std::map<std::string, std::uint64_t> offsets_;
+};
+
+void write_weights(const std::filesystem::path& out,
+                   const Sizes& sizes,
+                   std::span<const TensorInfo> tensors) {
+  SparseWriter writer(out / nibble::container::kSafetensorsSingleName, tensors);
+  std::uint64_t seed = mixed(sizes.seed);
+  for (const TensorInfo& tensor : tensors) {
+    seed = mixed(seed + 1);
+    write_tensor(tensor,
+                 std::min(tensor.shape.elements(), sizes.written / 2),
+                 seed,
+                 writer);
+  }
+  writer.sync();
+}
+
 void make_model(const std::filesystem::path& out, const Sizes& sizes) {
   NIBBLE_CHECK(
       sizes.hidden % sizes.heads == 0 && sizes.heads % sizes.kv_heads == 0,
@@ -196,15 +313,7 @@ void make_model(const std::filesystem::path& out, const Sizes& sizes) {
       sizes.kv_heads);
   std::filesystem::create_directories(out);
   const std::vector<TensorInfo> tensors = tensors_of(sizes);
-  const std::array files = {nibble::container::SafetensorsFile{
-      std::string(nibble::container::kSafetensorsSingleName), tensors}};
-  nibble::container::SafetensorsSetWriter writer(out, files);
-  std::uint64_t seed = mixed(sizes.seed);
-  for (const TensorInfo& tensor : tensors) {
-    seed = mixed(seed + 1);
-    write_tensor(tensor, seed, writer);
-  }
-  writer.sync();
+  write_weights(out, sizes, tensors);
   write_json(out / "config.json", config_of(sizes));
   write_json(out / "tokenizer.json", tokenizer_of(sizes));
 }
@@ -214,7 +323,13 @@ void make_model(const std::filesystem::path& out, const Sizes& sizes) {
 int main(int argc, char** argv) {
   CLI::App app("Writes a Llama-shaped model of random weights");
   std::string out;
-  Sizes sizes;
+  // Known before the options that change it, whatever their order.
+  const bool large =
+      std::find(argv, argv + argc, std::string_view("--maverick")) !=
+      argv + argc;
+  Sizes sizes = large ? maverick() : Sizes{};
+  app.add_flag("--maverick")
+      ->description("sizes of Llama-4-Maverick, two layers");
   app.add_option("out", out, "directory to write")->required();
   const auto size = [&](const char* name, std::int64_t& value) {
     app.add_option(name, value)
@@ -228,6 +343,13 @@ int main(int argc, char** argv) {
   size("--kv-heads", sizes.kv_heads);
   size("--vocabulary", sizes.vocabulary);
   size("--positions", sizes.positions);
+  if (large) {
+    size("--experts", sizes.experts);
+    size("--dense-intermediate", sizes.dense_intermediate);
+  }
+  app.add_option("--written", sizes.written)
+      ->description("bytes of each tensor to write; the rest is a hole")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", sizes.seed)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
