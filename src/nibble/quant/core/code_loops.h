@@ -171,5 +171,28 @@ constexpr CodeKernels make_kernels() {
           {Fill<V, Short, false>::run, Fill<V, Short, true>::run}};
 }
 
+// A ValueFn: Value::of(codes widened to 32 bits with their sign, zero, scale)
+// gives the values of a vector.
+template <typename V, typename Value>
+void decode_run(const std::uint8_t* codes,
+                std::size_t count,
+                float zero,
+                float scale,
+                float* out) {
+  const auto zeros = V::set(zero);
+  const auto scales = V::set(scale);
+  std::size_t i = 0;
+  for (; i + V::kLanes <= count; i += V::kLanes) {
+    V::store_f32(out + i, Value::of(V::widen_i8(codes + i), zeros, scales));
+  }
+  if (i < count) {
+    std::uint8_t last[V::kLanes] = {};
+    float values[V::kLanes];
+    __builtin_memcpy(last, codes + i, count - i);
+    V::store_f32(values, Value::of(V::widen_i8(last), zeros, scales));
+    __builtin_memcpy(out + i, values, (count - i) * sizeof(float));
+  }
+}
+
 }  // namespace
 }  // namespace nibble::quant

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "nibble/base/cpu.h"
 #include "nibble/quant/core/code_runs.h"
 #include "nibble/quant/core/scheme.h"
@@ -16,10 +19,9 @@ struct CodeFunctions {
 // Scheme::encode of every scheme whose scale follows from a range alone: walks
 // the scale grid in strips that stay in the first-level cache, takes ranges,
 // chooses scales (scale_rule.h) and has the codes filled. One thread.
-// kInternal unless the weight is (rows, columns) and finite; kUnsupported unless
-// it is F32, F16 or BF16.
-// For Grain::kTensor the range in options must cover the weight; without one
-// the weight is taken to be the whole tensor.
+// kInternal unless the weight is (rows, columns) and finite; kUnsupported
+// unless it is F32, F16 or BF16. For Grain::kTensor the range in options must
+// cover the weight; without one the weight is taken to be the whole tensor.
 [[nodiscard]] Quantized encode_tile(const NumberSpec& spec,
                                     ConstTensorView weight,
                                     const EncodeOptions& options,
@@ -33,8 +35,12 @@ using ValueFn = void (*)(const std::uint8_t* codes,
                          float scale,
                          float* out);
 
-// Scheme::decode over the scale grid, with `order` where there is one.
+// Scheme::decode_rows over the scale grid, with `order` where there is one.
 // kInternal when sizes or types contradict each other.
-void decode_tile(const Quantized& quantized, TensorView weight, ValueFn values);
+void decode_grid_rows(const Quantized& quantized,
+                      std::int64_t first,
+                      std::int64_t count,
+                      std::span<float> out,
+                      ValueFn values);
 
 }  // namespace nibble::quant

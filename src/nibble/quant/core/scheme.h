@@ -71,14 +71,22 @@ class Scheme {
   // Codes of a tile of rows: weight (rows, columns) F32, F16 or BF16, all
   // finite. All scales come out finite and greater than zero. The bytes depend
   // on the values alone, not on the instruction set or threads.
-  [[nodiscard]] virtual Quantized encode(const NumberSpec& spec,
-                                         ConstTensorView weight,
-                                         const EncodeOptions& options) const = 0;
+  [[nodiscard]] virtual Quantized encode(
+      const NumberSpec& spec,
+      ConstTensorView weight,
+      const EncodeOptions& options) const = 0;
 
-  // value = (code - zero) * scale, computed in float32 and rounded once to the
-  // dtype of weight (rows, columns), F32, F16 or BF16. The reference that
-  // kernels are tested against.
-  virtual void decode(const Quantized& quantized, TensorView weight) const = 0;
+  // Values of rows [first, first + count) in out (count, columns):
+  // value = (code - zero) * scale, computed in float32. The reference that
+  // kernels of layers are tested against; the same on every instruction set.
+  virtual void decode_rows(const Quantized& quantized,
+                           std::int64_t first,
+                           std::int64_t count,
+                           std::span<float> out) const = 0;
+
+  // All values, rounded once to the dtype of weight (rows, columns), F32, F16
+  // or BF16.
+  void decode(const Quantized& quantized, TensorView weight) const;
 
   // The layer that computes from packed codes. input_scale (1) is required for
   // static inputs and empty otherwise.

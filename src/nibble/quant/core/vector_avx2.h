@@ -52,6 +52,26 @@ struct Avx2 {
     return _mm256_srli_epi32(a, kBits);
   }
 
+  template <int kBits>
+  static Int shift_left(Int a) {
+    return _mm256_slli_epi32(a, kBits);
+  }
+
+  // All ones in lanes that are equal.
+  static Int equal(Int a, Int b) { return _mm256_cmpeq_epi32(a, b); }
+
+  // kLanes signed bytes.
+  static Int widen_i8(const std::uint8_t* from) {
+    return _mm256_cvtepi8_epi32(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+  }
+
+  static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
+
+  static Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
+
+  static void store_f32(float* to, Float a) { _mm256_storeu_ps(to, a); }
+
   static Int bits(Float a) { return _mm256_castps_si256(a); }
 
   static Float floats(Int a) { return _mm256_castsi256_ps(a); }

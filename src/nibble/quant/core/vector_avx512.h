@@ -53,6 +53,28 @@ struct Avx512 {
     return _mm512_srli_epi32(a, kBits);
   }
 
+  template <int kBits>
+  static Int shift_left(Int a) {
+    return _mm512_slli_epi32(a, kBits);
+  }
+
+  // All ones in lanes that are equal.
+  static Int equal(Int a, Int b) {
+    return _mm512_movm_epi32(_mm512_cmpeq_epi32_mask(a, b));
+  }
+
+  // kLanes signed bytes.
+  static Int widen_i8(const std::uint8_t* from) {
+    return _mm512_cvtepi8_epi32(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+
+  static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
+
+  static Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
+
+  static void store_f32(float* to, Float a) { _mm512_storeu_ps(to, a); }
+
   static Int bits(Float a) { return _mm512_castps_si512(a); }
 
   static Float floats(Int a) { return _mm512_castsi512_ps(a); }

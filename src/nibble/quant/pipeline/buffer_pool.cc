@@ -1,14 +1,34 @@
 #include "nibble/quant/pipeline/buffer_pool.h"
 
 #include <algorithm>
+#include <sys/mman.h>
 #include <utility>
 
 namespace nibble::quant {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::size_t kLineBytes = 64;
 // Capacities in steps, so that tiles of nearly equal size share buffers.
 constexpr std::size_t kStepBytes = 64 << 10;
+constexpr std::size_t kHugePageBytes = 2 << 20;
+
+// Large buffers use large pages where the system has them: transposing writes
+// to thousands of rows in turn, each of which would need a translation.
+std::align_val_t alignment_of(std::size_t capacity) {
+  return std::align_val_t{capacity >= 2 * kHugePageBytes ? kHugePageBytes
+                                                         : kLineBytes};
+}
+
+std::byte* allocate(std::size_t capacity) {
+  auto* data =
+      static_cast<std::byte*>(::operator new(capacity, alignment_of(capacity)));
+  if (capacity >= 2 * kHugePageBytes) {
+    // Advice only. Whole pages, so that no byte beyond the buffer is resident.
+    static_cast<void>(::madvise(
+        data, capacity / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE));
+  }
+  return data;
+}
 
 }  // namespace
 
@@ -61,7 +81,7 @@ BufferPool::Buffer BufferPool::take(std::size_t bytes) {
     while (!unused_.empty() && held_ + wanted > keep_) {
       free_block(0);
     }
-    block.data = static_cast<std::byte*>(::operator new(wanted, kAlignment));
+    block.data = allocate(wanted);
     block.capacity = wanted;
     held_ += wanted;
   }
@@ -88,7 +108,7 @@ void BufferPool::give_back(Block block) {
 
 void BufferPool::free_block(std::size_t index) {
   held_ -= unused_[index].capacity;
-  ::operator delete(unused_[index].data, kAlignment);
+  ::operator delete(unused_[index].data, alignment_of(unused_[index].capacity));
   unused_.erase(unused_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 

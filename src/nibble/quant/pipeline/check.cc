@@ -55,13 +55,20 @@ void check_chunk(const TensorInfo& tensor,
                  std::uint64_t first_element,
                  std::span<const std::byte> bytes) {
   if (tensor.dtype == DType::kF8E4M3) {
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      if ((static_cast<std::uint8_t>(bytes[i]) & 0x7FU) == 0x7FU) {
-        bad_value(tensor,
-                  first_element + i,
-                  f8e4m3_to_float(0x7F),
-                  "codes that are no NaN");
-      }
+    const auto is_nan = [](std::byte code) {
+      return (static_cast<std::uint8_t>(code) & 0x7FU) == 0x7FU;
+    };
+    // Without a way out of the loop, so that it uses vectors.
+    std::byte found{0};
+    for (const std::byte code : bytes) {
+      found |= std::byte{is_nan(code)};
+    }
+    if (found != std::byte{0}) {
+      const auto at = std::ranges::find_if(bytes, is_nan);
+      bad_value(tensor,
+                first_element + static_cast<std::uint64_t>(at - bytes.begin()),
+                f8e4m3_to_float(0x7F),
+                "codes that are no NaN");
     }
     return;
   }

@@ -4,27 +4,16 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 
 #include "nibble/base/error.h"
+#include "nibble/quant/pipeline/error_lanes.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
 namespace {
 
-// Lanes that any vector unit fills; partial sums of a run of kRun elements
-// stay in float32, whose rounding at this length is below 1e-6.
-constexpr std::size_t kLanes = 16;
-constexpr std::size_t kRun = 1024;
-
-struct Lanes {
-  std::array<float, kLanes> error{};
-  std::array<float, kLanes> weight{};
-  std::array<float, kLanes> decoded{};
-  std::array<float, kLanes> product{};
-  std::array<float, kLanes> max_abs{};
-};
-
-double total(const std::array<float, kLanes>& lanes) {
+double total(const float (&lanes)[kErrorLanes]) {
   double sum = 0;
   for (const float lane : lanes) {
     sum += static_cast<double>(lane);
@@ -32,13 +21,45 @@ double total(const std::array<float, kLanes>& lanes) {
   return sum;
 }
 
-void add_element(Lanes& lanes, std::size_t lane, float w, float d) {
+void add_element(ErrorLanes& lanes, std::size_t lane, float w, float d) {
   const float error = w - d;
   lanes.error[lane] += error * error;
   lanes.weight[lane] += w * w;
   lanes.decoded[lane] += d * d;
   lanes.product[lane] += w * d;
   lanes.max_abs[lane] = std::max(lanes.max_abs[lane], std::fabs(error));
+}
+
+// An ErrorFn of float weights.
+void f32_errors(const void* weight,
+                const float* decoded,
+                std::size_t steps,
+                ErrorLanes& lanes) {
+  const auto* from = static_cast<const float*>(weight);
+  for (std::size_t i = 0; i < steps * kErrorLanes; i += kErrorLanes) {
+    for (std::size_t lane = 0; lane < kErrorLanes; ++lane) {
+      add_element(lanes, lane, from[i + lane], decoded[i + lane]);
+    }
+  }
+}
+
+// The function for weights of a type, or null where they are widened first.
+ErrorFn error_function(DType dtype, Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return dtype == DType::kBF16  ? bf16_errors_avx512
+           : dtype == DType::kF32 ? f32_errors_avx512
+                                  : nullptr;
+  }
+  if (isa == Isa::kAvx2) {
+    return dtype == DType::kBF16  ? bf16_errors_avx2
+           : dtype == DType::kF32 ? f32_errors_avx2
+                                  : nullptr;
+  }
+#else
+  static_cast<void>(isa);
+#endif
+  return dtype == DType::kF32 ? f32_errors : nullptr;
 }
 
 // Sums of squares between these lose nothing to the range of float32, neither
@@ -65,6 +86,40 @@ ErrorSums measure_wide(std::span<const float> weight,
     sums.max_abs = std::max(sums.max_abs, static_cast<float>(std::fabs(w - d)));
   }
   return sums;
+}
+
+ErrorSums measure_run(ConstTensorView weight,
+                      std::span<const float> decoded,
+                      Isa isa) {
+  ErrorFn function = error_function(weight.dtype(), isa);
+  std::array<float, kErrorRun> wide;  // filled where it is used
+  const std::size_t count = decoded.size();
+  const auto widen = [&] {
+    const auto values = std::span(wide).first(count);
+    convert_to_float(weight, values);
+    return values;
+  };
+  const void* from = weight.data();
+  if (function == nullptr) {
+    from = widen().data();
+    function = error_function(DType::kF32, isa);
+  }
+  ErrorLanes lanes;
+  const std::size_t steps = count / kErrorLanes;
+  function(from, decoded.data(), steps, lanes);
+  if (steps * kErrorLanes < count) {
+    const auto values = widen();
+    for (std::size_t i = steps * kErrorLanes; i < count; ++i) {
+      add_element(lanes, i - steps * kErrorLanes, values[i], decoded[i]);
+    }
+  }
+  const ErrorSums run{
+      total(lanes.error),
+      total(lanes.weight),
+      total(lanes.decoded),
+      total(lanes.product),
+      *std::max_element(std::begin(lanes.max_abs), std::end(lanes.max_abs))};
+  return in_float_range(run) ? run : measure_wide(widen(), decoded);
 }
 
 // Exponent bits of a non-finite value, by element type.
@@ -116,51 +171,31 @@ ErrorSums& ErrorSums::operator+=(const ErrorSums& other) {
   return *this;
 }
 
-ErrorSums measure_error(std::span<const float> weight,
-                        std::span<const float> decoded) {
-  NIBBLE_ASSERT(weight.size() == decoded.size());
-  ErrorSums sums;
-  for (std::size_t begin = 0; begin < weight.size(); begin += kRun) {
-    const std::size_t end = std::min(weight.size(), begin + kRun);
-    Lanes lanes;
-    std::size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        add_element(lanes, lane, weight[i + lane], decoded[i + lane]);
-      }
-    }
-    for (std::size_t lane = 0; i < end; ++i, ++lane) {
-      add_element(lanes, lane, weight[i], decoded[i]);
-    }
-    const ErrorSums run{
-        total(lanes.error),
-        total(lanes.weight),
-        total(lanes.decoded),
-        total(lanes.product),
-        *std::max_element(lanes.max_abs.begin(), lanes.max_abs.end())};
-    sums += in_float_range(run)
-                ? run
-                : measure_wide(weight.subspan(begin, end - begin),
-                               decoded.subspan(begin, end - begin));
-  }
-  return sums;
+void add_errors(ErrorSums& sums,
+                std::span<const float> weight,
+                std::span<const float> decoded) {
+  add_errors(sums,
+             ConstTensorView(reinterpret_cast<const std::byte*>(weight.data()),
+                             DType::kF32,
+                             {static_cast<std::int64_t>(weight.size())}),
+             decoded,
+             Isa::kPortable);
 }
 
-ErrorSums measure_error(ConstTensorView weight,
-                        std::span<const float> decoded) {
-  std::array<float, kRun> run{};
-  ErrorSums sums;
+void add_errors(ErrorSums& sums,
+                ConstTensorView weight,
+                std::span<const float> decoded,
+                Isa isa) {
+  NIBBLE_ASSERT(static_cast<std::size_t>(weight.elements()) == decoded.size());
   const std::size_t element = dtype_bytes(weight.dtype());
-  for (std::size_t at = 0; at < decoded.size(); at += kRun) {
-    const std::size_t count = std::min(kRun, decoded.size() - at);
-    const auto values = std::span(run).first(count);
-    convert_to_float({weight.data() + at * element,
-                      weight.dtype(),
-                      {static_cast<std::int64_t>(count)}},
-                     values);
-    sums += measure_error(values, decoded.subspan(at, count));
+  for (std::size_t at = 0; at < decoded.size(); at += kErrorRun) {
+    const std::size_t count = std::min(kErrorRun, decoded.size() - at);
+    sums += measure_run({weight.data() + at * element,
+                         weight.dtype(),
+                         {static_cast<std::int64_t>(count)}},
+                        decoded.subspan(at, count),
+                        isa);
   }
-  return sums;
 }
 
 ErrorFigures figures_of(const ErrorSums& sums) {

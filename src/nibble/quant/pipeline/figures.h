@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "nibble/base/cpu.h"
 #include "nibble/tensor/view.h"
 
 namespace nibble::quant {
@@ -20,14 +21,22 @@ struct ErrorSums {
   friend bool operator==(const ErrorSums&, const ErrorSums&) = default;
 };
 
-// Sums over one block of rows, in float32 lanes and float64 totals.
-[[nodiscard]] ErrorSums measure_error(std::span<const float> weight,
-                                      std::span<const float> decoded);
+// Elements whose sums stay in float32 before they are added to the totals.
+inline constexpr std::size_t kErrorRun = 1024;
 
-// The same for a weight in the type that it is stored in (F32, F16 or BF16),
-// widened run by run in the first cache.
-[[nodiscard]] ErrorSums measure_error(ConstTensorView weight,
-                                      std::span<const float> decoded);
+// Adds elements to sums, in float32 lanes and float64 totals. The result is
+// the same for every set of instructions, and for one call or several as long
+// as all but the last add a multiple of kErrorRun elements.
+void add_errors(ErrorSums& sums,
+                std::span<const float> weight,
+                std::span<const float> decoded);
+
+// The same for a weight in the type that it is stored in (F32, F16 or BF16).
+// isa is what the processor has, or less.
+void add_errors(ErrorSums& sums,
+                ConstTensorView weight,
+                std::span<const float> decoded,
+                Isa isa);
 
 // What the receipt states of a layer.
 struct ErrorFigures {

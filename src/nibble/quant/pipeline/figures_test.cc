@@ -13,10 +13,17 @@
 namespace nibble::quant {
 namespace {
 
+ErrorSums measured(std::span<const float> weight,
+                   std::span<const float> decoded) {
+  ErrorSums sums;
+  add_errors(sums, weight, decoded);
+  return sums;
+}
+
 TEST(MeasureError, GivesSumsOfSquaresAndTheLargestDifference) {
   const std::vector<float> weight{3, -4, 0.5F};
   const std::vector<float> decoded{2, -4, 1};
-  const ErrorSums sums = measure_error(weight, decoded);
+  const ErrorSums sums = measured(weight, decoded);
   EXPECT_DOUBLE_EQ(sums.error, 1.25);
   EXPECT_DOUBLE_EQ(sums.weight, 25.25);
   EXPECT_DOUBLE_EQ(sums.decoded, 21);
@@ -43,12 +50,53 @@ TEST(MeasureError, AgreesWithPlainSummationAtEveryLength) {
       error += e * e;
       squares += w * w;
     }
-    const ErrorSums sums = measure_error(weight, decoded);
+    const ErrorSums sums = measured(weight, decoded);
     EXPECT_NEAR(sums.error, error, 1e-6 * error) << length;
     EXPECT_NEAR(sums.weight, squares, 1e-6 * squares) << length;
     const Tensor stored =
         Tensor::from_floats({static_cast<std::int64_t>(length)}, weight);
-    EXPECT_EQ(measure_error(stored.view(), decoded), sums) << length;
+    for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+      if (cpu_has(isa)) {
+        ErrorSums found;
+        add_errors(found, stored.view(), decoded, isa);
+        EXPECT_EQ(found, sums) << length << " " << isa_name(isa);
+      }
+    }
+  }
+}
+
+// Every type of weight, cut anywhere at whole runs, on every processor.
+TEST(MeasureError, IsTheSameForEverySetOfInstructionsAndCut) {
+  constexpr std::size_t kLength = 5 * kErrorRun + 37;
+  std::vector<float> values(kLength);
+  std::vector<float> decoded(kLength);
+  for (std::size_t i = 0; i < kLength; ++i) {
+    values[i] = std::sin(static_cast<float>(i * i));
+    decoded[i] = 1.01F * values[i];
+  }
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    Tensor stored(dtype, {static_cast<std::int64_t>(kLength)});
+    convert_from_float(values, stored.view());
+    const ConstTensorView weight = std::as_const(stored).view();
+    ErrorSums expected;
+    add_errors(expected, weight, decoded, Isa::kPortable);
+    EXPECT_GT(expected.error, 0);
+    for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+      if (!cpu_has(isa)) {
+        continue;
+      }
+      ErrorSums found;
+      const auto cut = static_cast<std::int64_t>(2 * kErrorRun);
+      add_errors(found,
+                 weight.rows(0, cut),
+                 std::span(decoded).first(2 * kErrorRun),
+                 isa);
+      add_errors(found,
+                 weight.rows(cut, static_cast<std::int64_t>(kLength) - cut),
+                 std::span(decoded).subspan(2 * kErrorRun),
+                 isa);
+      EXPECT_EQ(found, expected) << dtype_name(dtype) << " " << isa_name(isa);
+    }
   }
 }
 
@@ -61,7 +109,7 @@ TEST(MeasureError, HoldsAtTheEndsOfTheRange) {
       weight[i] = scale * (static_cast<float>(i % 7 + 1) / 8);
       decoded[i] = weight[i] * 0.99F;
     }
-    const ErrorFigures figures = figures_of(measure_error(weight, decoded));
+    const ErrorFigures figures = figures_of(measured(weight, decoded));
     EXPECT_NEAR(figures.relative_mse, 1e-4, 1e-7) << scale;
     EXPECT_NEAR(figures.cosine, 1, 1e-9) << scale;
     EXPECT_GT(figures.max_abs, 0) << scale;
@@ -70,11 +118,11 @@ TEST(MeasureError, HoldsAtTheEndsOfTheRange) {
 
 TEST(FiguresOf, AreFiniteForZeros) {
   const std::vector<float> zero(4, 0.0F);
-  const ErrorFigures same = figures_of(measure_error(zero, zero));
+  const ErrorFigures same = figures_of(measured(zero, zero));
   EXPECT_EQ(same.relative_mse, 0);
   EXPECT_EQ(same.cosine, 1);
   const std::vector<float> one(4, 1.0F);
-  const ErrorFigures lost = figures_of(measure_error(one, zero));
+  const ErrorFigures lost = figures_of(measured(one, zero));
   EXPECT_EQ(lost.relative_mse, 1);
   EXPECT_EQ(lost.cosine, 0);
 }

@@ -1,9 +1,11 @@
 #include "nibble/quant/pipeline/layer_error.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "nibble/base/cpu.h"
 #include "nibble/base/error.h"
 #include "nibble/base/hash.h"
 #include "nibble/quant/core/registry.h"
@@ -11,6 +13,34 @@
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
+
+ErrorSums measure_error(const Scheme& scheme,
+                        const Quantized& quantized,
+                        ConstTensorView weight,
+                        std::vector<float>& values) {
+  constexpr auto kRun = static_cast<std::int64_t>(kErrorRun);
+  constexpr std::int64_t kStrip = 4 * kRun;  // elements
+  const std::int64_t rows = weight.dim(0);
+  const std::int64_t columns = weight.dim(1);
+  ErrorSums sums;
+  if (rows == 0 || columns == 0) {
+    return sums;
+  }
+  // As few rows as make whole runs, or a few times that.
+  std::int64_t step = kRun / std::gcd(kRun, columns);
+  step *= std::max<std::int64_t>(1, kStrip / (step * columns));
+  step = std::min(step, rows);
+  values.resize(static_cast<std::size_t>(step * columns));
+  const Isa isa = best_isa();
+  for (std::int64_t row = 0; row < rows; row += step) {
+    const std::int64_t count = std::min(step, rows - row);
+    const auto strip =
+        std::span(values).first(static_cast<std::size_t>(count * columns));
+    scheme.decode_rows(quantized, row, count, strip);
+    add_errors(sums, weight.rows(row, count), strip, isa);
+  }
+  return sums;
+}
 
 LayerComparison compare_layer(const container::CheckpointReader& source,
                               const MatrixSource& matrix,
@@ -31,7 +61,7 @@ LayerComparison compare_layer(const container::CheckpointReader& source,
   LayerComparison result;
   Hasher hasher;
   const auto most = static_cast<std::size_t>(unit * matrix.columns);
-  std::vector<float> decoded(most);
+  std::vector<float> decoded;
   std::vector<std::byte> source_bytes(most * dtype_bytes(dtype));
   std::vector<std::byte> block;
   for (std::int64_t row = 0; row < matrix.rows; row += unit) {
@@ -41,12 +71,10 @@ LayerComparison compare_layer(const container::CheckpointReader& source,
         std::span(source_bytes).first(elements * dtype_bytes(dtype));
     read_rows(source, matrix, row, bytes, block);
     hasher.update(bytes);
-    scheme.decode(quantized.unpack(module, row, count),
-                  TensorView(reinterpret_cast<std::byte*>(decoded.data()),
-                             DType::kF32,
-                             {count, matrix.columns}));
-    result.sums += measure_error({bytes.data(), dtype, {count, matrix.columns}},
-                                 std::span(decoded).first(elements));
+    result.sums += measure_error(scheme,
+                                 quantized.unpack(module, row, count),
+                                 {bytes.data(), dtype, {count, matrix.columns}},
+                                 decoded);
   }
   result.source_checksum = hasher.digest();
   return result;

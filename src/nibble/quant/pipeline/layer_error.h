@@ -2,13 +2,22 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "nibble/container/checkpoint.h"
 #include "nibble/quant/core/format.h"
+#include "nibble/quant/core/scheme.h"
 #include "nibble/quant/pipeline/figures.h"
 #include "nibble/quant/pipeline/plan.h"
 
 namespace nibble::quant {
+
+// Error of decoded rows against the (rows, columns) weight they stand for, in
+// strips that stay in the first caches. values is scratch memory.
+[[nodiscard]] ErrorSums measure_error(const Scheme& scheme,
+                                      const Quantized& quantized,
+                                      ConstTensorView weight,
+                                      std::vector<float>& values);
 
 struct LayerComparison {
   ErrorSums sums;

@@ -11,7 +11,7 @@ namespace {
 
 // A tile of more source bytes than this gains nothing: it leaves the caches
 // anyway, and fewer tiles balance worse.
-constexpr std::int64_t kTileSourceBytes = 8 << 20;
+constexpr std::int64_t kTileSourceBytes = 2 << 20;
 // Input-major sources are read a stored row at a time, one system call each;
 // 4 KiB a call is where its cost vanishes beside the copy.
 constexpr std::int64_t kTransposedRows = 2048;

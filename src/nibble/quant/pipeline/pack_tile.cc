@@ -6,6 +6,7 @@
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
 #include "nibble/quant/core/registry.h"
+#include "nibble/quant/pipeline/layer_error.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
@@ -103,7 +104,6 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
   const Algorithm& algorithm = algorithm_named(layer.algorithm);
   const Format& format = format_named(job.plan.format);
   const std::int64_t rows = job.weight.dim(0);
-  const std::int64_t columns = job.weight.dim(1);
   const std::int64_t unit = tile_unit_rows(job.plan, layer);
 
   Collector collector(layer, rows, packed);
@@ -112,21 +112,15 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
                                 std::span<const std::byte> bytes) {
     collector.add(name, offset, bytes);
   };
-  scratch.decoded.resize(static_cast<std::size_t>(unit * columns));
   for (std::int64_t row = 0, i = 0; row < rows; row += unit, ++i) {
     const std::int64_t count = std::min(unit, rows - row);
-    const auto elements = static_cast<std::size_t>(count * columns);
     const ConstTensorView part = job.weight.rows(row, count);
     LayerJob one;
     one.members.push_back({layer.module, spec, part, job.options});
     const std::vector<Quantized> codes = algorithm.run(one, scheme, nullptr);
 
-    const auto decoded = std::span(scratch.decoded).first(elements);
-    scheme.decode(codes.front(),
-                  TensorView(reinterpret_cast<std::byte*>(decoded.data()),
-                             DType::kF32,
-                             {count, columns}));
-    sums[static_cast<std::size_t>(i)] = measure_error(part, decoded);
+    sums[static_cast<std::size_t>(i)] =
+        measure_error(scheme, codes.front(), part, scratch.decoded);
     format.pack(layer.module,
                 *layer.spec,
                 layer.source.rows,

@@ -42,8 +42,10 @@ class RecordingScheme final : public Scheme {
     return result;
   }
 
-  void decode(const Quantized& /*quantized*/,
-              TensorView /*weight*/) const override {}
+  void decode_rows(const Quantized& /*quantized*/,
+                   std::int64_t /*first*/,
+                   std::int64_t /*count*/,
+                   std::span<float> /*out*/) const override {}
 
   [[nodiscard]] std::unique_ptr<model::Linear> make_linear(
       const LayerSpec& /*spec*/,

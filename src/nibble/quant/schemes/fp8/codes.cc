@@ -39,6 +39,23 @@ CodeFn portable(Numerics numerics) {
                                           : fill<kType, false>;
 }
 
+void values(const std::uint8_t* codes,
+            std::size_t count,
+            float /*zero*/,
+            float scale,
+            float* out) {
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> all{};
+    for (std::size_t code = 0; code < all.size(); ++code) {
+      all[code] = f8e4m3_to_float(static_cast<std::uint8_t>(code));
+    }
+    return all;
+  }();
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = table[codes[i]] * scale;
+  }
+}
+
 }  // namespace
 
 CodeFunctions code_functions(DType dtype,
@@ -72,21 +89,18 @@ CodeFunctions code_functions(DType dtype,
   }
 }
 
-void values(const std::uint8_t* codes,
-            std::size_t count,
-            float /*zero*/,
-            float scale,
-            float* out) {
-  static const std::array<float, 256> table = [] {
-    std::array<float, 256> all{};
-    for (std::size_t code = 0; code < all.size(); ++code) {
-      all[code] = f8e4m3_to_float(static_cast<std::uint8_t>(code));
-    }
-    return all;
-  }();
-  for (std::size_t i = 0; i < count; ++i) {
-    out[i] = table[codes[i]] * scale;
+ValueFn value_function(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return values_avx512;
   }
+  if (isa == Isa::kAvx2) {
+    return values_avx2;
+  }
+#else
+  static_cast<void>(isa);
+#endif
+  return values;
 }
 
 }  // namespace nibble::quant::fp8

@@ -15,11 +15,8 @@ namespace nibble::quant::fp8 {
                                            Numerics numerics,
                                            Isa isa);
 
-// ValueFn of E4M3 bytes; zero is not used.
-void values(const std::uint8_t* codes,
-            std::size_t count,
-            float zero,
-            float scale,
-            float* out);
+// The ValueFn of E4M3 bytes, whose zero is not used; all instruction sets
+// agree.
+[[nodiscard]] ValueFn value_function(Isa isa);
 
 }  // namespace nibble::quant::fp8

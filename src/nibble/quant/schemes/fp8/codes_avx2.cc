@@ -9,4 +9,12 @@ const CodeKernels& code_kernels_avx2() {
   return kernels;
 }
 
+void values_avx2(const std::uint8_t* codes,
+                 std::size_t count,
+                 float zero,
+                 float scale,
+                 float* out) {
+  decode_run<Avx2, Value<Avx2>>(codes, count, zero, scale, out);
+}
+
 }  // namespace nibble::quant::fp8

@@ -65,5 +65,22 @@ struct Fill {
   }
 };
 
+// Exponent and mantissa moved into their place in a float32, subnormals
+// included, give the value less 2^120; 0x7F is NaN.
+template <typename V>
+struct Value {
+  static NIBBLE_INLINE typename V::Float of(typename V::Int codes,
+                                            typename V::Float /*zero*/,
+                                            typename V::Float scale) {
+    const auto magnitude = V::bit_and(codes, V::set(0x7F));
+    const auto sign = V::bit_and(codes, V::set(static_cast<int>(0x80000000U)));
+    const auto nan = V::equal(magnitude, V::set(0x7F));
+    const auto moved = V::bit_or(sign, V::template shift_left<20>(magnitude));
+    const auto value =
+        V::mul(V::mul(V::floats(moved), V::set(0x1p120F)), scale);
+    return V::floats(V::bit_or(V::bits(value), nan));
+  }
+};
+
 }  // namespace
 }  // namespace nibble::quant::fp8

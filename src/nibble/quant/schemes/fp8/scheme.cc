@@ -80,8 +80,12 @@ class Fp8Scheme final : public Scheme {
     return fp8::encode(spec, weight, options, best_isa());
   }
 
-  void decode(const Quantized& quantized, TensorView weight) const override {
-    decode_tile(quantized, weight, fp8::values);
+  void decode_rows(const Quantized& quantized,
+                   std::int64_t first,
+                   std::int64_t count,
+                   std::span<float> out) const override {
+    decode_grid_rows(
+        quantized, first, count, out, fp8::value_function(best_isa()));
   }
 
   [[nodiscard]] std::unique_ptr<model::Linear> make_linear(

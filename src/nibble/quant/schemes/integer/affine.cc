@@ -218,25 +218,28 @@ Quantized encode(const NumberSpec& spec,
   return result;
 }
 
-void decode(const Quantized& quantized, TensorView weight) {
+void decode_rows(const Quantized& quantized,
+                 std::int64_t first,
+                 std::int64_t count,
+                 std::span<float> out) {
   const ScaleGrid grid =
       scale_grid(quantized.spec, quantized.rows, quantized.columns);
   const auto codes = quantized.codes.view().as<std::int8_t>();
   const auto scales = quantized.scales.view().raw<std::uint16_t>();
   const auto offsets =
       std::as_const(*quantized.zeros).view().raw<std::uint16_t>();
-  std::vector<float> row(static_cast<std::size_t>(quantized.columns));
-  for (std::int64_t r = 0; r < quantized.rows; ++r) {
-    for (std::int64_t c = 0; c < quantized.columns; ++c) {
-      const auto at =
-          static_cast<std::size_t>(r * grid.columns + c / quantized.spec.group);
-      row[static_cast<std::size_t>(c)] = std::fma(
-          static_cast<float>(
-              codes[static_cast<std::size_t>(r * quantized.columns + c)]),
-          bf16_to_float(scales[at]),
-          bf16_to_float(offsets[at]));
-    }
-    convert_from_float(row, weight.rows(r, 1));
+  const std::int64_t columns = quantized.columns;
+  NIBBLE_ASSERT(first + count <= quantized.rows &&
+                out.size() == static_cast<std::size_t>(count * columns));
+  for (std::int64_t i = 0; i < count * columns; ++i) {
+    const std::int64_t row = first + i / columns;
+    const auto at = static_cast<std::size_t>(
+        row * grid.columns + i % columns / quantized.spec.group);
+    out[static_cast<std::size_t>(i)] =
+        std::fma(static_cast<float>(
+                     codes[static_cast<std::size_t>(first * columns + i)]),
+                 bf16_to_float(scales[at]),
+                 bf16_to_float(offsets[at]));
   }
 }
 

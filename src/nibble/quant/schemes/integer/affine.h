@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "nibble/quant/core/scheme.h"
 
@@ -21,7 +22,11 @@ void check(const LayerSpec& spec, std::int64_t rows, std::int64_t columns);
                                ConstTensorView weight,
                                const EncodeOptions& options);
 
-void decode(const Quantized& quantized, TensorView weight);
+// Scheme::decode_rows.
+void decode_rows(const Quantized& quantized,
+                 std::int64_t first,
+                 std::int64_t count,
+                 std::span<float> out);
 
 // y = x W^T as the symmetric layer of the codes plus (sums of x over each
 // group) times the offsets.

@@ -80,6 +80,18 @@ CodeFn portable(Numerics numerics) {
                                           : fill<Type, false>;
 }
 
+void values(const std::uint8_t* codes,
+            std::size_t count,
+            float zero,
+            float scale,
+            float* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    // The difference of two bytes is exact.
+    out[i] =
+        (static_cast<float>(static_cast<std::int8_t>(codes[i])) - zero) * scale;
+  }
+}
+
 }  // namespace
 
 CodeFunctions code_functions(DType dtype,
@@ -113,16 +125,18 @@ CodeFunctions code_functions(DType dtype,
   }
 }
 
-void values(const std::uint8_t* codes,
-            std::size_t count,
-            float zero,
-            float scale,
-            float* out) {
-  for (std::size_t i = 0; i < count; ++i) {
-    // The difference of two bytes is exact.
-    out[i] =
-        (static_cast<float>(static_cast<std::int8_t>(codes[i])) - zero) * scale;
+ValueFn value_function(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return values_avx512;
   }
+  if (isa == Isa::kAvx2) {
+    return values_avx2;
+  }
+#else
+  static_cast<void>(isa);
+#endif
+  return values;
 }
 
 }  // namespace nibble::quant::integer

@@ -16,11 +16,7 @@ namespace nibble::quant::integer {
                                            Numerics numerics,
                                            Isa isa);
 
-// ValueFn of signed bytes.
-void values(const std::uint8_t* codes,
-            std::size_t count,
-            float zero,
-            float scale,
-            float* out);
+// The ValueFn of signed bytes; all instruction sets agree.
+[[nodiscard]] ValueFn value_function(Isa isa);
 
 }  // namespace nibble::quant::integer

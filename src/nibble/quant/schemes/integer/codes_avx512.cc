@@ -9,4 +9,12 @@ const CodeKernels& code_kernels_avx512() {
   return kernels;
 }
 
+void values_avx512(const std::uint8_t* codes,
+                   std::size_t count,
+                   float zero,
+                   float scale,
+                   float* out) {
+  decode_run<Avx512, Value<Avx512>>(codes, count, zero, scale, out);
+}
+
 }  // namespace nibble::quant::integer

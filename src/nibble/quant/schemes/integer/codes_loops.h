@@ -56,5 +56,15 @@ struct Fill {
   }
 };
 
+// The difference of two bytes is exact.
+template <typename V>
+struct Value {
+  static NIBBLE_INLINE typename V::Float of(typename V::Int codes,
+                                            typename V::Float zero,
+                                            typename V::Float scale) {
+    return V::mul(V::sub(V::to_float(codes), zero), scale);
+  }
+};
+
 }  // namespace
 }  // namespace nibble::quant::integer

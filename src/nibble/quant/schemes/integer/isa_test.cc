@@ -144,6 +144,36 @@ TEST_P(IntegerIsa, DividesFloatsNextToATieLikeADivision) {
   }
 }
 
+// Every code, at every offset into a vector, and every length of the last one.
+TEST_P(IntegerIsa, DecodesToTheValuesOfThePortableReference) {
+  if (!cpu_has(GetParam())) {
+    GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
+  }
+  std::vector<std::uint8_t> codes(256 + 64);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<std::uint8_t>(i);
+  }
+  const ValueFn portable = integer::value_function(Isa::kPortable);
+  const ValueFn fast = integer::value_function(GetParam());
+  for (std::size_t count = 1; count <= codes.size(); ++count) {
+    for (const float scale : {0.37F, 1e-38F, 3e35F}) {
+      std::vector<float> expected(count);
+      std::vector<float> found(count + 1, -1.0F);
+      portable(codes.data(), count, 3, scale, expected.data());
+      fast(codes.data(), count, 3, scale, found.data());
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_TRUE(found[i] == expected[i] ||
+                    (std::isnan(found[i]) && std::isnan(expected[i])))
+            << "code " << i << " of " << count << " scale " << scale;
+        ASSERT_TRUE(std::isnan(found[i]) ||
+                    std::signbit(found[i]) == std::signbit(expected[i]))
+            << i;
+      }
+      ASSERT_EQ(found[count], -1.0F) << "wrote beyond the end";
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All,
                          IntegerIsa,
                          ::testing::Values(Isa::kAvx2, Isa::kAvx512),

@@ -73,11 +73,15 @@ class IntegerScheme final : public Scheme {
                           : integer::encode(spec, weight, options, best_isa());
   }
 
-  void decode(const Quantized& quantized, TensorView weight) const override {
+  void decode_rows(const Quantized& quantized,
+                   std::int64_t first,
+                   std::int64_t count,
+                   std::span<float> out) const override {
     if (quantized.spec.real_zero) {
-      affine::decode(quantized, weight);
+      affine::decode_rows(quantized, first, count, out);
     } else {
-      decode_tile(quantized, weight, integer::values);
+      decode_grid_rows(
+          quantized, first, count, out, integer::value_function(best_isa()));
     }
   }
 
