@@ -96,13 +96,16 @@ void File::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (got < 0) {
       fail_errno("read", path_.string());
     }
-    NIBBLE_CHECK(got != 0,
-                 kCorruptData,
-                 "{}: found the end of the file at byte {}, expected {} more "
-                 "bytes",
-                 path_.string(),
-                 offset + done,
-                 out.size() - done);
+    if (got == 0) {
+      fail_with_hint(ErrorCode::kIo,
+                     "the file shrank since it was opened: bring it back as it "
+                     "was",
+                     "{}: found the end of the file at byte {}, expected {} "
+                     "more bytes",
+                     path_.string(),
+                     offset + done,
+                     out.size() - done);
+    }
     done += static_cast<std::size_t>(got);
   }
 }
@@ -161,9 +164,12 @@ MappedFile::MappedFile(const File& file)
     fail_errno("map", file.path().string());
   }
   data_ = static_cast<const std::byte*>(address);
+  range_ = std::make_unique<const MappedRange>(
+      address, size_, file.path().string());
 }
 
 MappedFile::~MappedFile() {
+  range_.reset();
   if (data_ != nullptr) {
     ::munmap(const_cast<std::byte*>(data_), size_);  // NOLINT: the C interface
   }

@@ -8,12 +8,14 @@
 #include <string>
 #include <string_view>
 
+#include "nibble/base/mapping_registry.h"
+
 namespace nibble {
 
 // An open regular file. All operations are positional and may be called from
 // several threads; all throw kIo (kNotFound when a file to read is absent)
-// with the path and the system's reason. Short reads are kCorruptData: the
-// file shrank.
+// with the path and the system's reason; so does a read past the end of the
+// file: callers ask for bytes that were there, so it shrank meanwhile.
 class File {
  public:
   static File open_read(const std::filesystem::path& path);
@@ -52,7 +54,8 @@ class File {
 };
 
 // A file mapped for reading. Bytes stay valid while the object lives. The
-// pages count as resident memory once touched.
+// pages count as resident memory once touched. Touching bytes that the file
+// lost since then raises SIGBUS, for which mapped_file_at() names the file.
 class MappedFile {
  public:
   explicit MappedFile(const File& file);
@@ -67,6 +70,7 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::unique_ptr<const MappedRange> range_;
 };
 
 // Whole content of a small text file. kCorruptData above limit_bytes.

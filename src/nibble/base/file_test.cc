@@ -89,7 +89,7 @@ TEST(File, ReservingMoreThanTheDiskHasIsAnError) {
 TEST(File, ReadingPastTheEndTellsThatTheFileIsShort) {
   const TemporaryDirectory directory;
   const File file = File::open_read(directory.add("a", "12345"));
-  expect_error(ErrorCode::kCorruptData, "byte 5, expected 2 more", [&] {
+  expect_error(ErrorCode::kIo, "byte 5, expected 2 more", [&] {
     static_cast<void>(read(file, 3, 4));
   });
 }

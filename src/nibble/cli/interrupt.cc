@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unistd.h>
 
+#include "nibble/base/mapping_registry.h"
 #include "nibble/cli/exit_code.h"
 
 namespace nibble::cli {
@@ -35,6 +36,25 @@ void on_signal(int /*signal*/) {
   _exit(kFailed);
 }
 
+// A page of a mapped file went away under the program. The state of the thread
+// is lost, and whatever the program was writing can be gone on with as after
+// a kill, so it ends here.
+void on_bus_error(int signal, siginfo_t* info, void* /*context*/) {
+  const char* path = mapped_file_at(info->si_addr);
+  if (path == nullptr) {
+    // Not ours: as if there were no handler. The signal is delivered again
+    // when this returns.
+    std::signal(signal, SIG_DFL);
+    return;
+  }
+  put("nibble: ");
+  put(path);
+  put(": found a part of the file gone while it was in use, expected it as it "
+      "was when opened\nhint: bring the file back as it was, then run the same "
+      "command again\n");
+  _exit(kFailed);
+}
+
 }  // namespace
 
 void install_signal_handlers() {
@@ -47,6 +67,14 @@ void install_signal_handlers() {
   sigaction(SIGTERM, &action, nullptr);
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
+  sigaction(SIGXFSZ, &action, nullptr);
+
+  struct sigaction bus {};
+
+  bus.sa_sigaction = on_bus_error;
+  bus.sa_flags = SA_SIGINFO;
+  sigemptyset(&bus.sa_mask);
+  sigaction(SIGBUS, &bus, nullptr);
 }
 
 InterruptScope::InterruptScope() {

@@ -5,7 +5,9 @@
 namespace nibble::cli {
 
 // Makes Ctrl-C (SIGINT, SIGTERM) end the program at once with status 1 and a
-// hint, and a closed pipe a write error instead of a signal.
+// hint; a closed pipe and a limit on file sizes write errors instead of
+// signals; and a mapped file that shrank an error line with its name and
+// status 1.
 void install_signal_handlers();
 
 // While one exists, the first Ctrl-C only sets a flag, so that the work can

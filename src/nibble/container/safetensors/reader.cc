@@ -44,7 +44,7 @@ class Shard {
     if (mapped == nullptr) {
       mapped = std::make_shared<const MappedFile>(file_);
       NIBBLE_CHECK(mapped->bytes().size() == bytes_,
-                   kCorruptData,
+                   kIo,
                    "{}: found {} bytes, expected the {} that it had when "
                    "opened",
                    file_.path().string(),
