@@ -196,7 +196,8 @@ void check_values(const CheckpointReader& reader, const TensorInfo& tensor) {
 void check_output(const Plan& plan,
                   std::span<const ItemResult> results,
                   const std::filesystem::path& directory,
-                  ProgressSink& progress) {
+                  ProgressSink& progress,
+                  const std::atomic<bool>& stop) {
   const load::CheckpointDirectory output = load::open_checkpoint(directory);
   const auto opened = open_quantized(*output.config, *output.reader);
   NIBBLE_CHECK(opened != nullptr,
@@ -228,6 +229,7 @@ void check_output(const Plan& plan,
   parallel_for(static_cast<std::int64_t>(written.size()),
                1,
                [&](std::int64_t i, std::int64_t) {
+                 stop_if_asked(stop);
                  const Written& one = written[static_cast<std::size_t>(i)];
                  check_tensor(*output.reader, one);
                  progress.advance(one.planned->bytes);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -29,10 +30,11 @@ void check_values(const container::CheckpointReader& reader,
 
 // Reads everything back that was written to directory: headers against the
 // plan, declarations by the format's own reader, checksums, scales. Throws
-// kCheckFailed for the first difference.
+// kCheckFailed for the first difference, kInterrupted when stop becomes true.
 void check_output(const Plan& plan,
                   std::span<const ItemResult> results,
                   const std::filesystem::path& directory,
-                  ProgressSink& progress);
+                  ProgressSink& progress,
+                  const std::atomic<bool>& stop);
 
 }  // namespace nibble::quant

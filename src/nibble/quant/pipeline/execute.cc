@@ -473,6 +473,14 @@ std::vector<Item> items_of(const Plan& plan) {
   return items;
 }
 
+void stop_if_asked(const std::atomic<bool>& stop) {
+  if (stop.load(std::memory_order_relaxed)) {
+    fail_with_hint(ErrorCode::kInterrupted,
+                   "run the same command again to go on from here",
+                   "interrupted");
+  }
+}
+
 std::vector<ItemResult> execute(Execution execution) {
   execution.results.resize(items_of(execution.plan).size());
   return Executor(execution).run();

@@ -48,6 +48,9 @@ struct Execution {
   std::function<void(std::string_view step)> before_step;
 };
 
+// Throws kInterrupted once stop is true.
+void stop_if_asked(const std::atomic<bool>& stop);
+
 // Runs every item without a result, in parallel, with buffers within
 // plan.buffer_bytes. The bytes written do not depend on threads or memory.
 // kCorruptData for weights that are not finite (tensor, position, counts),

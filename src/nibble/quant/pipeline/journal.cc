@@ -43,6 +43,60 @@ std::vector<std::string> valid_lines(std::string_view text,
   }
 }
 
+json to_json(const JobKey& key) {
+  return {{"version", key.version},
+          {"source", key.source},
+          {"recipe", key.recipe},
+          {"plan", key.plan},
+          {"source_path", key.source_path}};
+}
+
+// Nothing when the line is no key: somebody else's file, or another version's.
+std::optional<JobKey> key_from(const std::string& line) {
+  const json entry = json::parse(line, nullptr, false);
+  JobKey key;
+  for (const auto& [name, value] :
+       {std::pair("version", &key.version),
+        std::pair("source", &key.source),
+        std::pair("recipe", &key.recipe),
+        std::pair("plan", &key.plan),
+        std::pair("source_path", &key.source_path)}) {
+    if (!entry.is_object() || !entry.contains(name) ||
+        !entry.at(name).is_string()) {
+      return std::nullopt;
+    }
+    *value = entry.at(name).get<std::string>();
+  }
+  return key;
+}
+
+// What an earlier job did otherwise, or "" when nothing.
+std::string difference_of(const std::optional<JobKey>& earlier,
+                          const JobKey& now) {
+  if (!earlier) {
+    return "another version of nibble";
+  }
+  if (earlier->version != now.version) {
+    return fmt::format("another version of nibble: {}, expected {}",
+                       printable(earlier->version),
+                       now.version);
+  }
+  if (earlier->source != now.source) {
+    return earlier->source_path == now.source_path
+               ? fmt::format("another source: {} changed since",
+                             printable(now.source_path))
+               : fmt::format("another source: {}, expected {}",
+                             printable(earlier->source_path),
+                             printable(now.source_path));
+  }
+  if (earlier->recipe != now.recipe) {
+    return "another recipe";
+  }
+  return earlier->plan == now.plan
+             ? ""
+             : "other options, or another config.json of the source";
+}
+
 // Sums are kept by their bits: a figure must not change by being resumed.
 json sums_json(const ErrorSums& sums) {
   return {std::bit_cast<std::uint64_t>(sums.error),
@@ -66,11 +120,11 @@ ErrorSums sums_from(const json& bits) {
 }  // namespace
 
 Journal Journal::open(const std::filesystem::path& directory,
-                      const std::string& plan_hash) {
+                      const JobKey& key) {
   const std::filesystem::path path = directory / kJournalName;
   Journal journal(std::filesystem::exists(path) ? File::open_write(path)
                                                 : File::create(path));
-  if (::flock(journal.file_.descriptor(), LOCK_EX | LOCK_NB) != 0) {
+  if (!lock_now(journal.file_)) {
     fail_with_hint(ErrorCode::kInvalidArgument,
                    "wait for it, or choose another output",
                    "output {}: found another process at work on it",
@@ -87,19 +141,26 @@ Journal Journal::open(const std::filesystem::path& directory,
   journal.file_.read(0, std::as_writable_bytes(std::span(text)));
   journal.lines_ = valid_lines(text, journal.end_);
   if (journal.lines_.empty()) {
-    journal.append_line(plan_hash);
+    journal.append_line(to_json(key).dump());
     return journal;
   }
-  if (journal.lines_.front() != plan_hash) {
+  const std::string difference =
+      difference_of(key_from(journal.lines_.front()), key);
+  if (!difference.empty()) {
     fail_with_hint(ErrorCode::kInvalidArgument,
-                   "repeat the earlier command to finish it, or delete this "
-                   "directory to start anew",
-                   "{}: found the partial result of another source, recipe or "
-                   "version of nibble",
-                   directory.string());
+                   "repeat the earlier command to finish it, or start anew "
+                   "after nibble clean " +
+                       directory.string(),
+                   "{}: found the partial result of {}",
+                   directory.string(),
+                   difference);
   }
   journal.lines_.erase(journal.lines_.begin());
   return journal;
+}
+
+bool lock_now(const File& file) {
+  return ::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0;
 }
 
 std::vector<std::optional<ItemResult>> Journal::take_results(
@@ -138,8 +199,7 @@ void Journal::append_line(const std::string& text) {
   end_ += line.size();
 }
 
-std::optional<std::string> Journal::plan_hash_in(
-    const std::filesystem::path& directory) {
+std::optional<JobKey> Journal::key_in(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kJournalName;
   if (!std::filesystem::exists(path)) {
     return std::nullopt;
@@ -147,7 +207,7 @@ std::optional<std::string> Journal::plan_hash_in(
   std::uint64_t end = 0;
   const std::vector<std::string> lines =
       valid_lines(read_text_file(path, kMaxJournalBytes), end);
-  return lines.empty() ? std::nullopt : std::optional(lines.front());
+  return lines.empty() ? std::nullopt : key_from(lines.front());
 }
 
 }  // namespace nibble::quant

@@ -51,22 +51,6 @@ void refuse_non_empty(const fs::path& output, bool overwrite) {
   }
 }
 
-// Bytes that files of a directory occupy on disk.
-std::uint64_t occupied_bytes(const fs::path& directory) {
-  std::uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(directory, error), end;
-       !error && it != end;
-       it.increment(error)) {
-    struct stat status {};
-
-    if (::lstat(it->path().c_str(), &status) == 0) {
-      bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
-    }
-  }
-  return bytes;
-}
-
 }  // namespace
 
 fs::path partial_path(const fs::path& output) {
@@ -105,6 +89,21 @@ void check_output_place(const fs::path& output,
   if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
     fail_errno("write into", parent.string());
   }
+}
+
+std::uint64_t occupied_bytes(const fs::path& directory) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(directory, error), end;
+       !error && it != end;
+       it.increment(error)) {
+    struct stat status {};
+
+    if (::lstat(it->path().c_str(), &status) == 0) {
+      bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+    }
+  }
+  return bytes;
 }
 
 void check_free_disk(const fs::path& output, std::uint64_t needed_bytes) {

@@ -24,6 +24,10 @@ void check_output_place(const std::filesystem::path& output,
                         const std::filesystem::path& source,
                         bool overwrite);
 
+// Bytes that files below a directory occupy on disk.
+[[nodiscard]] std::uint64_t occupied_bytes(
+    const std::filesystem::path& directory);
+
 // Throws kIo with both numbers when fewer than needed_bytes are free where
 // output lies; what a partial result occupies there already counts as free.
 void check_free_disk(const std::filesystem::path& output,

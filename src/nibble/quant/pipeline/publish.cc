@@ -10,6 +10,7 @@
 #include "nibble/base/file.h"
 #include "nibble/base/hash.h"
 #include "nibble/quant/pipeline/journal.h"
+#include "nibble/quant/pipeline/output_place.h"
 
 namespace nibble::quant {
 namespace {
@@ -45,6 +46,10 @@ CopiedFile digest_file(const File& from, const File* to) {
 }
 
 CopiedFile copy_one(const fs::path& from, const fs::path& to) {
+  NIBBLE_CHECK(fs::exists(from),
+               kIo,
+               "{}: found it gone while it was in use",
+               from.string());
   fs::create_directories(to.parent_path());
   CopiedFile copied;
   {
@@ -92,6 +97,21 @@ void exchange(const fs::path& partial, const fs::path& output) {
   fs::rename(aside, partial);
 }
 
+// The name was free, or a checkpoint's, when the run began. Exchanging would
+// remove whatever came there since.
+void refuse_taken(const fs::path& output, bool overwrite) {
+  if (!fs::exists(output) ||
+      (fs::is_directory(output) &&
+       (fs::is_empty(output) ||
+        (overwrite && fs::exists(output / kConfigName))))) {
+    return;
+  }
+  fail_with_hint(ErrorCode::kIo,
+                 "move away what is there",
+                 "output {}: found it taken while the result was made",
+                 output.string());
+}
+
 }  // namespace
 
 std::vector<CopiedFile> copy_side_files(const load::CheckpointDirectory& source,
@@ -112,9 +132,11 @@ CopiedFile digest_of_file(const fs::path& path) {
 
 void publish(const fs::path& partial,
              const fs::path& output,
+             bool overwrite,
              const StepHook& before_step) {
   sync_tree(partial);
   call(before_step, "rename");
+  refuse_taken(output, overwrite);
   if (fs::exists(output) && !fs::is_empty(output)) {
     exchange(partial, output);
     sync_directory(output.parent_path());

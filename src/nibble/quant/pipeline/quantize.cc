@@ -1,5 +1,6 @@
 #include "nibble/quant/pipeline/quantize.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/file.h"
+#include "nibble/base/hash.h"
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
 #include "nibble/container/safetensors/index.h"
@@ -19,6 +21,8 @@
 #include "nibble/quant/pipeline/journal.h"
 #include "nibble/quant/pipeline/layout.h"
 #include "nibble/quant/pipeline/output_place.h"
+#include "nibble/quant/pipeline/partial/partial.h"
+#include "nibble/quant/pipeline/partial/source_watch.h"
 #include "nibble/quant/pipeline/publish.h"
 #include "nibble/quant/pipeline/receipt.h"
 
@@ -29,12 +33,25 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Results = std::vector<std::optional<ItemResult>>;
 
-// Whether the same call may go on after such a failure: what is wrong lies
-// outside the source, the recipe and this program.
+// Whether the same call may succeed after such a failure: nothing is wrong with
+// the source and the recipe themselves.
 bool may_continue(ErrorCode code) {
-  return code == ErrorCode::kIo || code == ErrorCode::kInterrupted ||
-         code == ErrorCode::kCheckFailed;
+  return code != ErrorCode::kCorruptData && code != ErrorCode::kUnsupported &&
+         code != ErrorCode::kBadRecipe && code != ErrorCode::kInvalidArgument;
 }
+
+JobKey key_of(const Plan& plan,
+              const load::CheckpointDirectory& source,
+              const SourceWatch& watch) {
+  return {NIBBLE_VERSION,
+          watch.digest(),
+          hash_bytes(std::as_bytes(std::span(plan.recipe_json))),
+          plan_hash(plan, source),
+          fs::weakly_canonical(source.path).string()};
+}
+
+// The words of every hint by which an interrupted job goes on.
+constexpr const char* kGoOn = "run the same command again";
 
 // Outputs of an item by their names.
 std::vector<std::string> output_names(const Plan& plan, const Item& item) {
@@ -62,12 +79,14 @@ class Job {
         stop_(stop),
         output_(resolved_output(options.output)),
         partial_(partial_path(options.output)),
-        hash_(plan_hash(plan_, source)) {}
+        items_(items_of(plan_)),
+        watch_(*source.reader),
+        key_(key_of(plan_, source, watch_)) {}
 
   QuantizeReport run() {
     start_ = Clock::now();
     prepare_directory();
-    Journal journal = Journal::open(partial_, hash_);
+    Journal journal = Journal::open(partial_, key_);
     try {
       return run_in(journal);
     } catch (const Error& error) {
@@ -90,8 +109,9 @@ class Job {
 
   void prepare_directory();
   QuantizeReport run_in(Journal& journal);
-  Results trusted_results(const container::CheckpointWriter& writer,
-                          Journal& journal);
+  Results claimed_results(Journal& journal);
+  void distrust(const container::CheckpointWriter& writer, Results& results);
+  [[nodiscard]] std::size_t source_file(std::size_t item) const;
   std::vector<ItemResult> write_tensors(Journal& journal);
   [[noreturn]] void leave(const Error& error) const;
 
@@ -102,10 +122,12 @@ class Job {
   const std::atomic<bool>& stop_;
   const fs::path output_;
   const fs::path partial_;
-  const std::string hash_;
+  const std::vector<Item> items_;
+  const SourceWatch watch_;
+  const JobKey key_;
   Clock::time_point start_;
   std::size_t resumed_ = 0;
-  std::size_t finished_ = 0;
+  std::size_t finished_ = 0;  // items that the journal tells of
 };
 
 // Makes the partial directory, or accepts the one that is there.
@@ -126,11 +148,19 @@ void Job::prepare_directory() {
   fs::create_directories(partial_);
 }
 
-// Items of an earlier run whose bytes on disk are what the journal says.
-Results Job::trusted_results(const container::CheckpointWriter& writer,
-                             Journal& journal) {
-  const std::vector<Item> items = items_of(plan_);
-  Results results = journal.take_results(items.size());
+// What an earlier run claims to have finished.
+Results Job::claimed_results(Journal& journal) {
+  Results results = journal.take_results(items_.size());
+  finished_ = static_cast<std::size_t>(
+      std::count_if(results.begin(), results.end(), [](const auto& result) {
+        return result.has_value();
+      }));
+  return results;
+}
+
+// Forgets results whose bytes on disk are not what the journal says.
+void Job::distrust(const container::CheckpointWriter& writer,
+                   Results& results) {
   std::unordered_map<std::string_view, std::uint64_t> bytes;  // by name
   for (const auto& shard : plan_.shards) {
     for (const container::TensorInfo& tensor : shard) {
@@ -141,14 +171,15 @@ Results Job::trusted_results(const container::CheckpointWriter& writer,
     return checksum_of(writer, name, bytes.at(name)) == checksum;
   };
   parallel_for(
-      static_cast<std::int64_t>(items.size()),
+      static_cast<std::int64_t>(items_.size()),
       1,
       [&](std::int64_t begin, std::int64_t) {
         const auto i = static_cast<std::size_t>(begin);
         if (!results[i]) {
           return;
         }
-        const std::vector<std::string> names = output_names(plan_, items[i]);
+        stop_if_asked(stop_);
+        const std::vector<std::string> names = output_names(plan_, items_[i]);
         bool good = names.size() == results[i]->output_checksums.size();
         for (std::size_t j = 0; good && j < names.size(); ++j) {
           good = holds(names[j], results[i]->output_checksums[j]);
@@ -157,21 +188,20 @@ Results Job::trusted_results(const container::CheckpointWriter& writer,
           results[i].reset();
         }
       });
-  return results;
 }
 
 std::vector<ItemResult> Job::write_tensors(Journal& journal) {
+  Results done = claimed_results(journal);
   step("reserve");
   const auto writer =
       container::write_files(plan_.file_kind,
                              partial_,
                              files_of(plan_),
                              container::ExistingFiles::kContinue);
-  Results done = trusted_results(*writer, journal);
+  distrust(*writer, done);
   for (const auto& result : done) {
     resumed_ += result.has_value() ? 1 : 0;
   }
-  finished_ = resumed_;
   progress_.begin("quantizing", plan_.source_bytes);
   std::vector<ItemResult> results =
       execute({.plan = plan_,
@@ -182,6 +212,7 @@ std::vector<ItemResult> Job::write_tensors(Journal& journal) {
                .results = std::move(done),
                .finished =
                    [&](std::size_t item, const ItemResult& result) {
+                     watch_.check(source_file(item));
                      step("journal");
                      journal.append(item, result);
                      ++finished_;
@@ -195,8 +226,17 @@ std::vector<ItemResult> Job::write_tensors(Journal& journal) {
   return results;
 }
 
+// The file that an item is read from, as an index into reader->files().
+std::size_t Job::source_file(std::size_t item) const {
+  const Item& of = items_[item];
+  const std::size_t tensor = of.copy ? plan_.tensors[of.index].tensor
+                                     : plan_.layers[of.index].source.tensor;
+  return source_.reader->tensors()[tensor].file;
+}
+
 QuantizeReport Job::run_in(Journal& journal) {
   const std::vector<ItemResult> results = write_tensors(journal);
+  watch_.check_all();
   step("index");
   if (plan_.file_kind == container::FileKind::kSafetensors &&
       plan_.shards.size() > 1) {
@@ -214,7 +254,7 @@ QuantizeReport Job::run_in(Journal& journal) {
     }
   }
   step("check");
-  check_output(plan_, results, partial_, progress_);
+  check_output(plan_, results, partial_, progress_, stop_);
 
   QuantizeReport report;
   report.output = output_;
@@ -232,7 +272,7 @@ QuantizeReport Job::run_in(Journal& journal) {
                                      results,
                                      files,
                                      {report.seconds, report.peak_rss_bytes}));
-  publish(partial_, output_, options_.before_step);
+  publish(partial_, output_, options_.overwrite, options_.before_step);
   return report;
 }
 
@@ -240,16 +280,19 @@ QuantizeReport Job::run_in(Journal& journal) {
 void Job::leave(const Error& error) const {
   const bool keep = may_continue(error.code()) && finished_ > 0;
   if (!keep) {
-    std::error_code ignored;
-    fs::remove_all(partial_, ignored);
+    try {
+      remove_journal_last(partial_);
+    } catch (const fs::filesystem_error&) {
+      // The first failure is the one to tell.
+    }
     throw error;  // NOLINT: the same error goes on
   }
   std::string hint = error.hint();
-  if (error.code() != ErrorCode::kInterrupted) {
+  if (hint.find(kGoOn) == std::string::npos) {
     hint += hint.empty() ? "" : "; ";
-    hint +=
-        "run the same command again to go on, or delete " + partial_.string();
+    hint += fmt::format("{} to go on from here", kGoOn);
   }
+  hint += ", or remove what is there: nibble clean " + partial_.string();
   throw Error(error.code(), error.what(), hint);
 }
 
@@ -259,13 +302,13 @@ std::optional<QuantizeReport> already_published(
     const Recipe& recipe,
     QuantizeOptions options) {
   const fs::path output = resolved_output(options.output);
-  const std::optional<std::string> hash = Journal::plan_hash_in(output);
-  if (!hash || !fs::exists(output / kReceiptName)) {
+  const std::optional<JobKey> key = Journal::key_in(output);
+  if (!key || !fs::exists(output / kReceiptName)) {
     return std::nullopt;
   }
   options.overwrite = true;  // the result is no obstacle to its own plan
   const Plan plan = make_plan(source, recipe, options);
-  if (plan_hash(plan, source) != *hash) {
+  if (plan_hash(plan, source) != key->plan) {
     return std::nullopt;
   }
   QuantizeReport report;

@@ -2,9 +2,6 @@
 // the bytes of an undisturbed run.
 
 #include <atomic>
-#include <csignal>
-#include <cstdlib>
-#include <map>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,97 +9,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "expect_error.h"
 #include "nibble/base/file.h"
-#include "nibble/base/parallel.h"
-#include "nibble/quant/pipeline/journal.h"
-#include "nibble/quant/pipeline/quantize.h"
-#include "nibble/quant/pipeline/tiny_checkpoint.h"
-#include "temporary_directory.h"
+#include "nibble/quant/pipeline/resume_fixture.h"
 
 namespace nibble::quant {
 namespace {
 
 namespace fs = std::filesystem;
-
-const std::string kRecipe = one_rule(R"("scheme": "int4", "group": 32)");
-
-// Counts steps of one kind, or of any when name is empty, and acts at one.
-class StepCounter {
- public:
-  StepCounter(std::string name, int at, std::function<void()> action)
-      : name_(std::move(name)), at_(at), action_(std::move(action)) {}
-
-  void operator()(std::string_view step) {
-    if ((name_.empty() || step == name_) && count_.fetch_add(1) == at_) {
-      action_();
-    }
-  }
-
-  [[nodiscard]] int count() const { return count_.load(); }
-
- private:
-  std::string name_;
-  int at_;
-  std::function<void()> action_;
-  std::atomic<int> count_{0};
-};
-
-class Resume : public testing::Test {
- protected:
-  Resume() {
-    write_tiny(source_, {.family = "llama4"});
-    options_.output = output_;
-    options_.shard_bytes = 40'000;
-    QuantizeOptions plain = options_;
-    plain.output = temporary_.path() / "undisturbed";
-    static_cast<void>(quantize_to(source_, kRecipe, plain));
-    expected_ = contents_of(plain.output);
-  }
-
-  // Runs with counter as the hook.
-  QuantizeReport run(StepCounter& counter) {
-    QuantizeOptions options = options_;
-    options.before_step = [&](std::string_view step) { counter(step); };
-    return quantize_to(source_, kRecipe, options);
-  }
-
-  void expect_same_bytes() const {
-    EXPECT_TRUE(contents_of(output_) == expected_);
-    EXPECT_FALSE(fs::exists(partial_));
-    EXPECT_FALSE(fs::exists(output_ / kJournalName));
-  }
-
-  // A run in another process that dies by SIGKILL at the step; false when it
-  // came to its end before.
-  bool killed_at(int step) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      set_thread_count(1);  // threads of the parent are not in the child
-      StepCounter counter("", step, [] { std::raise(SIGKILL); });
-      try {
-        static_cast<void>(run(counter));
-      } catch (...) {
-        ::_exit(3);
-      }
-      ::_exit(0);
-    }
-    int status = 0;
-    EXPECT_EQ(::waitpid(child, &status, 0), child);
-    if (WIFEXITED(status)) {
-      EXPECT_EQ(WEXITSTATUS(status), 0);
-      return false;
-    }
-    return WTERMSIG(status) == SIGKILL;
-  }
-
-  TemporaryDirectory temporary_;
-  const fs::path source_ = temporary_.path() / "in";
-  const fs::path output_ = temporary_.path() / "out";
-  const fs::path partial_ = temporary_.path() / "out.partial";
-  QuantizeOptions options_;
-  std::map<std::string, std::string> expected_;
-};
 
 // Every step of a run, one after the other: each kill, then the same call.
 TEST_F(Resume, SurvivesAKillAtEveryStep) {
@@ -191,17 +104,36 @@ TEST_F(Resume, IgnoresATornLineOfTheJournal) {
 TEST_F(Resume, RefusesToGoOnWithSomethingElse) {
   StepCounter full("write", 40, [] { fail(ErrorCode::kIo, "disk is full"); });
   EXPECT_THROW(static_cast<void>(run(full)), Error);
-  const auto refused = [&](const std::string& recipe) {
+  const auto refused = [&](const std::string& recipe, const std::string& part) {
     expect_error(
         ErrorCode::kInvalidArgument,
-        "found the partial result of another source, recipe or "
-        "version",
+        "found the partial result of " + part,
         [&] { static_cast<void>(quantize_to(source_, recipe, options_)); });
   };
-  refused(one_rule(R"("scheme": "int8", "group": "channel")"));
+  refused(one_rule(R"("scheme": "int8", "group": "channel")"),
+          "another recipe");
+  QuantizeOptions others = options_;
+  options_.shard_bytes = 50'000;
+  refused(kRecipe, "other options");
+  options_ = others;
   write_tiny(source_, {.family = "llama4"});  // the same, written later
-  refused(kRecipe);
+  refused(kRecipe, "another source: " + source_.string() + " changed since");
   EXPECT_TRUE(fs::exists(partial_ / kJournalName));
+}
+
+// A failure at the start of a run that goes on must not cost what was done.
+TEST_F(Resume, KeepsEarlierWorkWhateverStopsTheNextRun) {
+  StepCounter full("write", 60, [] { fail(ErrorCode::kIo, "disk is full"); });
+  EXPECT_THROW(static_cast<void>(run(full)), Error);
+  for (const ErrorCode code :
+       {ErrorCode::kIo, ErrorCode::kOverBudget, ErrorCode::kInternal}) {
+    StepCounter early("reserve", 0, [&] { fail(code, "something broke"); });
+    expect_error(code, "nibble clean " + partial_.string(), [&] {
+      static_cast<void>(run(early));
+    });
+  }
+  EXPECT_GT(quantize_to(source_, kRecipe, options_).resumed_parts, 5u);
+  expect_same_bytes();
 }
 
 TEST_F(Resume, RefusesASecondProcessAtTheSameOutput) {
@@ -248,76 +180,6 @@ TEST_F(Resume, StopsCleanlyWhenAsked) {
   EXPECT_FALSE(fs::exists(output_));
   EXPECT_GT(quantize_to(source_, kRecipe, options_).resumed_parts, 0u);
   expect_same_bytes();
-}
-
-// ---- Failures at every kind of step ----------------------------------------
-
-class Fault : public Resume, public testing::WithParamInterface<const char*> {};
-
-TEST_P(Fault, LeavesNothingUnderTheFinalNameAndCanGoOn) {
-  StepCounter broken(
-      GetParam(), 0, [] { fail(ErrorCode::kIo, "No space left on device"); });
-  expect_error(ErrorCode::kIo, "No space left on device", [&] {
-    static_cast<void>(run(broken));
-  });
-  EXPECT_FALSE(fs::exists(output_));
-  static_cast<void>(quantize_to(source_, kRecipe, options_));
-  expect_same_bytes();
-}
-
-INSTANTIATE_TEST_SUITE_P(Steps,
-                         Fault,
-                         testing::Values("create",
-                                         "reserve",
-                                         "write",
-                                         "journal",
-                                         "finish",
-                                         "sync",
-                                         "index",
-                                         "side file",
-                                         "config",
-                                         "check",
-                                         "receipt",
-                                         "rename"));
-
-// Bytes that rot between writing and reading back are found by the check.
-TEST_F(Resume, FindsBytesThatChangedOnDisk) {
-  StepCounter rot("check", 0, [&] {
-    for (const auto& entry : fs::directory_iterator(partial_)) {
-      if (entry.path().extension() == ".safetensors") {
-        const File file = File::open_write(entry.path());
-        std::byte last{};
-        file.read(file.size_bytes() - 1, {&last, 1});
-        last ^= std::byte{1};
-        file.write(file.size_bytes() - 1, {&last, 1});
-        return;
-      }
-    }
-  });
-  expect_error(ErrorCode::kCheckFailed, "found checksum", [&] {
-    static_cast<void>(run(rot));
-  });
-  EXPECT_FALSE(fs::exists(output_));
-  // The damaged part is noticed and done again.
-  static_cast<void>(quantize_to(source_, kRecipe, options_));
-  expect_same_bytes();
-}
-
-// A real full disk, where the machine lets us make one.
-TEST_F(Resume, PlansForTheDiskThatIsThere) {
-  const fs::path small = temporary_.path() / "small";
-  fs::create_directory(small);
-  const std::string mount =
-      "mount -t tmpfs -o size=300k tmpfs " + small.string() + " 2>/dev/null";
-  if (::geteuid() != 0 || std::system(mount.c_str()) != 0) {
-    GTEST_SKIP() << "needs root to make a small disk";
-  }
-  options_.output = small / "out";
-  expect_error(ErrorCode::kIo, "of free disk space, expected", [&] {
-    static_cast<void>(quantize_to(source_, kRecipe, options_));
-  });
-  EXPECT_TRUE(fs::is_empty(small));
-  EXPECT_EQ(std::system(("umount " + small.string()).c_str()), 0);
 }
 
 }  // namespace

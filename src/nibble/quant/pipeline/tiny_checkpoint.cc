@@ -17,11 +17,20 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::int64_t kHidden = 64;
-constexpr std::int64_t kVocabulary = 96;
-constexpr std::int64_t kMlp = 128;
 constexpr std::int64_t kExperts = 3;
-constexpr std::int64_t kExpertMlp = 160;
+
+struct Sizes {
+  explicit Sizes(std::int64_t scale)
+      : hidden(64 * scale),
+        vocabulary(96 * scale),
+        mlp(128 * scale),
+        expert_mlp(160 * scale) {}
+
+  std::int64_t hidden;
+  std::int64_t vocabulary;
+  std::int64_t mlp;
+  std::int64_t expert_mlp;
+};
 
 // Tensors by name, filled from one seeded generator in the order of adding.
 class Maker {
@@ -50,67 +59,78 @@ class Maker {
   DType dtype_;
 };
 
-void add_attention(Maker& maker, const std::string& layer) {
-  maker.add(layer + "self_attn.q_proj.weight", {kHidden, kHidden});
-  maker.add(layer + "self_attn.k_proj.weight", {kHidden / 2, kHidden});
-  maker.add(layer + "self_attn.v_proj.weight", {kHidden / 2, kHidden});
-  maker.add(layer + "self_attn.o_proj.weight", {kHidden, kHidden});
-  maker.add(layer + "input_layernorm.weight", {kHidden});
-  maker.add(layer + "post_attention_layernorm.weight", {kHidden});
+void add_attention(Maker& maker,
+                   const std::string& layer,
+                   std::int64_t hidden) {
+  maker.add(layer + "self_attn.q_proj.weight", {hidden, hidden});
+  maker.add(layer + "self_attn.k_proj.weight", {hidden / 2, hidden});
+  maker.add(layer + "self_attn.v_proj.weight", {hidden / 2, hidden});
+  maker.add(layer + "self_attn.o_proj.weight", {hidden, hidden});
+  maker.add(layer + "input_layernorm.weight", {hidden});
+  maker.add(layer + "post_attention_layernorm.weight", {hidden});
 }
 
-void add_mlp(Maker& maker, const std::string& mlp, std::int64_t width) {
-  maker.add(mlp + "gate_proj.weight", {width, kHidden});
-  maker.add(mlp + "up_proj.weight", {width, kHidden});
-  maker.add(mlp + "down_proj.weight", {kHidden, width});
+void add_mlp(Maker& maker,
+             const std::string& mlp,
+             std::int64_t hidden,
+             std::int64_t width) {
+  maker.add(mlp + "gate_proj.weight", {width, hidden});
+  maker.add(mlp + "up_proj.weight", {width, hidden});
+  maker.add(mlp + "down_proj.weight", {hidden, width});
 }
 
-json llama_config() {
+json llama_config(const Sizes& sizes) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
-          {"hidden_size", kHidden},
-          {"intermediate_size", kMlp},
+          {"hidden_size", sizes.hidden},
+          {"intermediate_size", sizes.mlp},
           {"num_hidden_layers", 2},
           {"num_attention_heads", 4},
           {"num_key_value_heads", 2},
           {"max_position_embeddings", 256},
           {"rms_norm_eps", 1e-5},
           {"rope_theta", 10000.0},
-          {"vocab_size", kVocabulary}};
+          {"vocab_size", sizes.vocabulary}};
 }
 
-json llama4_config() {
-  json config = llama_config();
+json llama4_config(const Sizes& sizes) {
+  json config = llama_config(sizes);
   config["architectures"] = {"Llama4ForCausalLM"};
   config["model_type"] = "llama4_text";
-  config["head_dim"] = 16;
-  config["intermediate_size"] = kExpertMlp;
-  config["intermediate_size_mlp"] = kMlp;
+  config["head_dim"] = sizes.hidden / 4;
+  config["intermediate_size"] = sizes.expert_mlp;
+  config["intermediate_size_mlp"] = sizes.mlp;
   config["num_local_experts"] = kExperts;
   config["num_experts_per_tok"] = 1;
   config["interleave_moe_layer_step"] = 2;
   return config;
 }
 
-void add_decoder(Maker& maker, const std::string& prefix, bool llama4) {
-  maker.add(prefix + "model.embed_tokens.weight", {kVocabulary, kHidden});
-  maker.add(prefix + "model.norm.weight", {kHidden});
-  maker.add(prefix + "lm_head.weight", {kVocabulary, kHidden});
+void add_decoder(Maker& maker,
+                 const std::string& prefix,
+                 const Sizes& sizes,
+                 bool llama4) {
+  maker.add(prefix + "model.embed_tokens.weight",
+            {sizes.vocabulary, sizes.hidden});
+  maker.add(prefix + "model.norm.weight", {sizes.hidden});
+  maker.add(prefix + "lm_head.weight", {sizes.vocabulary, sizes.hidden});
   for (int i = 0; i < 2; ++i) {
     const std::string layer =
         prefix + "model.layers." + std::to_string(i) + ".";
-    add_attention(maker, layer);
+    add_attention(maker, layer, sizes.hidden);
     if (!llama4) {
-      add_mlp(maker, layer + "mlp.", kMlp);
+      add_mlp(maker, layer + "mlp.", sizes.hidden, sizes.mlp);
     } else if (i == 0) {
-      add_mlp(maker, layer + "feed_forward.", kMlp);
+      add_mlp(maker, layer + "feed_forward.", sizes.hidden, sizes.mlp);
     } else {
       const std::string forward = layer + "feed_forward.";
-      maker.add(forward + "router.weight", {kExperts, kHidden});
+      maker.add(forward + "router.weight", {kExperts, sizes.hidden});
       maker.add(forward + "experts.gate_up_proj",
-                {kExperts, kHidden, 2 * kExpertMlp});
-      maker.add(forward + "experts.down_proj", {kExperts, kExpertMlp, kHidden});
-      add_mlp(maker, forward + "shared_expert.", kExpertMlp);
+                {kExperts, sizes.hidden, 2 * sizes.expert_mlp});
+      maker.add(forward + "experts.down_proj",
+                {kExperts, sizes.expert_mlp, sizes.hidden});
+      add_mlp(
+          maker, forward + "shared_expert.", sizes.hidden, sizes.expert_mlp);
     }
   }
 }
@@ -143,8 +163,9 @@ void write_tiny(const fs::path& directory, const TinyOptions& options) {
   const bool llama4 = options.family == "llama4";
   const std::string prefix = options.wrapper ? "language_model." : "";
   Maker maker(options.dtype);
-  add_decoder(maker, prefix, llama4);
-  json config = llama4 ? llama4_config() : llama_config();
+  const Sizes sizes(options.scale);
+  add_decoder(maker, prefix, sizes, llama4);
+  json config = llama4 ? llama4_config(sizes) : llama_config(sizes);
   if (options.tied) {
     maker.tensors.erase(prefix + "lm_head.weight");
     config["tie_word_embeddings"] = true;
