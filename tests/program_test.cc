@@ -31,7 +31,8 @@ const std::vector<std::string> kCommands = {"quantize",
                                             "inspect",
                                             "verify",
                                             "compare",
-                                            "recipes"};
+                                            "recipes",
+                                            "clean"};
 
 // Runs and expects a refusal: the status, an error line, nothing on stdout.
 ProgramResult refused(int status, const std::vector<std::string>& arguments) {
