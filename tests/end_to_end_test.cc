@@ -215,5 +215,47 @@ TEST(EndToEnd, DenseProgramSaysTheSame) {
           "\n");
 }
 
+// The table and the head take a third of so small a model.
+TEST(Embedding, FourAndEightBitsAreQuantizedLoadedAndSpeak) {
+  const struct {
+    const char* model;
+    const char* match;
+    const char* scheme;
+    double most_kl;
+  } kCases[] = {
+      {"fable-moe", R"(["*.embed_tokens", "lm_head"])", "int8", 0.002},
+      {"fable-moe", R"(["*.embed_tokens", "lm_head"])", "int4", 0.2},
+      {"fable-dense", R"("model.embed_tokens")", "int8", 0.002}};
+
+  for (const auto& test : kCases) {
+    SCOPED_TRACE(std::string(test.model) + " " + test.scheme);
+    const std::string source = bundled(test.model);
+    const ScratchDirectory scratch;
+    const std::string out = scratch.file("out");
+    const std::string recipe =
+        std::string(R"({"version": 1, "rules": [{"match": )") + test.match +
+        R"(, "scheme": ")" + test.scheme +
+        R"(", "group": "channel", "force": true},
+            {"match": "*", "scheme": "int8"}]})";
+    const Json made =
+        run_nibble_json({"quantize", source, "--recipe", recipe, "-o", out});
+    EXPECT_LE(made.at("bits_per_weight").get<double>(), 9.1);
+    EXPECT_TRUE(run_nibble_json({"verify", out, "--source", source})
+                    .at("ok")
+                    .get<bool>());
+    const Json scores = run_nibble_json({"eval",
+                                         out,
+                                         "--ids",
+                                         kHeldIds,
+                                         "--limit",
+                                         "8",
+                                         "--reference",
+                                         source});
+    EXPECT_LE(scores.at("kl_mean").get<double>(), test.most_kl);
+    EXPECT_GT(scores.at("kl_mean").get<double>(), 0);
+    EXPECT_EQ(continue_prompt(out).at("ids").size(), 32U);
+  }
+}
+
 }  // namespace
 }  // namespace nibble

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "nibble/base/error.h"
+#include "nibble/quant/attach/embedding.h"
 #include "nibble/quant/core/registry.h"
 
 namespace nibble::quant {
@@ -82,6 +83,15 @@ std::vector<std::string> QuantizedLayerBuilder::tensors_of(
     names.push_back(std::move(bias));
   }
   return names;
+}
+
+std::unique_ptr<model::Embedding> QuantizedLayerBuilder::build_embedding(
+    const container::CheckpointReader& /*reader*/,
+    const model::EmbeddingSlot& slot,
+    backend::Backend& /*backend*/) const {
+  return checkpoint_.spec_of(slot.path)
+             ? make_quantized_embedding(checkpoint_, slot)
+             : nullptr;
 }
 
 }  // namespace nibble::quant

@@ -22,6 +22,11 @@ class QuantizedLayerBuilder : public load::LayerBuilder {
   [[nodiscard]] std::vector<std::string> tensors_of(
       const container::CheckpointReader& reader,
       const std::string& module) const override;
+  // A table that keeps its codes and decodes the rows that are asked for.
+  [[nodiscard]] std::unique_ptr<model::Embedding> build_embedding(
+      const container::CheckpointReader& reader,
+      const model::EmbeddingSlot& slot,
+      backend::Backend& backend) const override;
 
  private:
   const QuantizedCheckpoint& checkpoint_;

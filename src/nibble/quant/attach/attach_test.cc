@@ -2,6 +2,7 @@
 // would, with bias and with the static input scale that the checkpoint stores.
 #include "nibble/quant/attach/attach.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -202,6 +203,52 @@ TEST(Attach, StoredInputScalesAreUsed) {
   EXPECT_LT(relative(forward(checkpoint, false), exact), 0.02);
   set_scale(0.1F / 127);  // everything above 0.1 is cut
   EXPECT_GT(relative(forward(checkpoint, false), exact), 0.3);
+}
+
+TEST(Attach, EmbeddingTablesGiveTheRowsThatTheSchemeDecodes) {
+  NumberSpec asymmetric = made_number(4, false, Grain::kGroup, 64);
+  asymmetric.symmetric = false;
+  constexpr std::int64_t kWords = 1300;  // more than is taken over at once
+  for (const NumberSpec& spec : {made_number(4, false, Grain::kGroup, 32),
+                                 asymmetric,
+                                 made_number(8, false, Grain::kChannel),
+                                 made_number(8, true, Grain::kChannel),
+                                 made_number(8, true, Grain::kBlock)}) {
+    SCOPED_TRACE(describe({spec, std::nullopt}));
+    MadeCheckpoint checkpoint;
+    checkpoint.add(
+        "model.embed_tokens", {spec, std::nullopt}, kWords, kColumns);
+    checkpoint.declare();
+    const MemoryReader reader(checkpoint.tensors);
+    const auto opened = open_quantized(checkpoint.config, reader);
+    const QuantizedLayerBuilder builder(*opened);
+    backend::Backend& backend = backend::cpu_backend();
+    const auto table = builder.build_embedding(
+        reader, {"model.embed_tokens", kWords, kColumns, nullptr}, backend);
+    ASSERT_NE(table, nullptr);
+
+    Tensor decoded(DType::kF32, {kWords, kColumns});
+    scheme_for(spec).decode(checkpoint.originals.at("model.embed_tokens"),
+                            decoded.view());
+    const std::vector<std::int32_t> ids = {0, 1, 127, 128, 1024, 1299, 1};
+    Tensor y(DType::kF32, {static_cast<std::int64_t>(ids.size()), kColumns});
+    table->forward(ids, y.view(), backend.stream());
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      const auto row = y.view().rows(static_cast<std::int64_t>(t), 1);
+      const auto expected = decoded.view().rows(ids[t], 1);
+      EXPECT_TRUE(std::ranges::equal(row.as<float>(), expected.as<float>()))
+          << ids[t];
+    }
+    const std::vector<std::int32_t> outside = {kWords};
+    Tensor one(DType::kF32, {1, kColumns});
+    expect_error(ErrorCode::kInvalidArgument, "found 1300", [&] {
+      table->forward(outside, one.view(), backend.stream());
+    });
+    expect_error(ErrorCode::kCorruptData, "expected (1301, 256)", [&] {
+      static_cast<void>(builder.build_embedding(
+          reader, {"model.embed_tokens", 1301, kColumns, nullptr}, backend));
+    });
+  }
 }
 
 }  // namespace

@@ -16,12 +16,13 @@
 
 namespace nibble::quant {
 
-// What a writer decided for one linear module.
+// What a writer decided for one linear module, or an embedding table.
 struct LayerDecision {
   std::string module;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::optional<LayerSpec> spec;  // nothing = stays dense
+  bool embedding = false;
 };
 
 // A quantized checkpoint that someone wrote, opened. Const methods are

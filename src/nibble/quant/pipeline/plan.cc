@@ -49,6 +49,11 @@ void refuse_quantized(const nlohmann::json& config) {
   }
 }
 
+bool is_tied(const nlohmann::json& config) {
+  const auto tied = config.find("tie_word_embeddings");
+  return tied != config.end() && tied->is_boolean() && tied->get<bool>();
+}
+
 // Decides each module, and refuses what a format or scheme cannot do.
 class Planner {
  public:
@@ -65,6 +70,7 @@ class Planner {
     plan_.family = survey_.family->name;
     plan_.recipe_json = quant::to_json(recipe).dump();
     plan_.side_files = source.side_files;
+    check_dtype(recipe);
     resolve_modules(recipe);
   }
 
@@ -105,6 +111,22 @@ class Planner {
         "config.json: architectures: found {}, expected one of {}",
         printable(model::architecture_of(*source_.config)),
         known);
+  }
+
+  void check_dtype(const Recipe& recipe) const {
+    for (const Module& module : survey_.modules) {
+      const TensorInfo& weight = tensor(module.source.tensor);
+      if (!recipe.dtype || weight.dtype == *recipe.dtype) {
+        continue;
+      }
+      fail_with_hint(ErrorCode::kBadRecipe,
+                     "convert the source first (nibble convert --dtype), or "
+                     "leave dtype out of the recipe",
+                     "tensor {}: found {}, expected {} by the recipe's dtype",
+                     printable(weight.name),
+                     dtype_name(weight.dtype),
+                     dtype_name(*recipe.dtype));
+    }
   }
 
   void resolve_modules(const Recipe& recipe) {
@@ -156,14 +178,13 @@ class Planner {
 };
 
 void Planner::refuse_tied_head(const Module& module) const {
-  const auto tied = source_.config->find("tie_word_embeddings");
-  if (module.role != model::Role::kHead || tied == source_.config->end() ||
-      !tied->is_boolean() || !tied->get<bool>()) {
+  if (module.role != model::Role::kHead || !is_tied(*source_.config)) {
     return;
   }
   fail_with_hint(
       ErrorCode::kBadRecipe,
-      "keep it, or set tie_word_embeddings to false in config.json",
+      "keep it, or let the rule name the embedding table, which the head then "
+      "shares",
       "module {}: found a rule that quantizes it, but config.json ties it to "
       "the embedding, so that engines would ignore the result",
       printable(module.name));
@@ -230,10 +251,20 @@ void Planner::add_tensor(std::size_t index,
       place.role != model::Role::kOther && place.role != model::Role::kBuffer;
   for (std::size_t i = first; i < last; ++i) {
     const Module& module = survey_.modules[i];
+    const bool embedding = module.role == model::Role::kEmbedding;
+    if (embedding && !resolved_[i].spec) {
+      continue;  // no linear: nothing needs to say that it is dense
+    }
     plan_.decisions.push_back({module.name,
                                module.source.rows,
                                module.source.columns,
-                               resolved_[i].spec});
+                               resolved_[i].spec,
+                               embedding});
+    if (embedding && is_tied(*source_.config)) {
+      plan_.notes.push_back(fmt::format(
+          "{}: the output head shares this table and computes from its codes",
+          module.name));
+    }
   }
   if (quantized) {
     planned.fate = is_stack(place) ? Fate::kSplit : Fate::kQuantized;

@@ -122,8 +122,13 @@ Survey survey(const load::CheckpointDirectory& source) {
             [&](std::size_t a, std::size_t b) {
               return natural_less(tensors[a].name, tensors[b].name);
             });
+  const auto is_table = [&](std::size_t i) {
+    const model::TensorPlace& place = result.places[i];
+    return place.role == model::Role::kEmbedding && place.part == "weight" &&
+           tensors[i].shape.rank() == 2 && is_weight_dtype(tensors[i].dtype);
+  };
   for (const std::size_t i : result.order) {
-    if (result.places[i].linear) {
+    if (result.places[i].linear || is_table(i)) {
       add_modules(i, tensors[i], result.places[i], result.modules);
     }
   }

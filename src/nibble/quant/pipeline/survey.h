@@ -10,7 +10,8 @@
 
 namespace nibble::quant {
 
-// One weight matrix that a recipe can decide on.
+// One weight matrix that a recipe can decide on: a linear, or an embedding
+// table.
 struct Module {
   std::string name;
   MatrixSource source;

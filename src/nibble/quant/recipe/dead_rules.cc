@@ -14,10 +14,15 @@
 namespace nibble::quant {
 namespace {
 
-bool fits_any(const std::vector<Pattern>& patterns, std::string_view module) {
+bool reaches_any(const std::vector<Pattern>& patterns,
+                 const LinearModule& linear) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const auto& each) {
-    return each.fits(module);
+    return reaches(each, linear);
   });
+}
+
+std::string_view last_part(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);
 }
 
 // The dot-separated parts of a name or glob.
@@ -36,6 +41,13 @@ std::vector<std::string_view> parts_of(std::string_view text) {
 std::string meant(const Pattern& pattern,
                   std::span<const LinearModule> linears) {
   const std::string_view text = pattern.text();
+  for (const LinearModule& linear : linears) {
+    if (linear.role == model::Role::kEmbedding && pattern.fits(linear.module)) {
+      return fmt::format(
+          "an embedding table is reached by its name alone: \"{}\"",
+          linear.module);
+    }
+  }
   if (text.starts_with("re:")) {
     return fmt::format(
         "a regular expression must fit the whole name, for instance {}",
@@ -73,7 +85,7 @@ void check_patterns(std::size_t rule,
   for (const Pattern& pattern : patterns) {
     const bool fits =
         std::any_of(linears.begin(), linears.end(), [&](const auto& linear) {
-          return pattern.fits(linear.module);
+          return reaches(pattern, linear);
         });
     if (!fits) {
       fail_with_hint(
@@ -83,7 +95,9 @@ void check_patterns(std::size_t rule,
           "least one of the model's {} linears",
           rule,
           printable(pattern.text()),
-          linears.size());
+          std::count_if(linears.begin(), linears.end(), [](const auto& each) {
+            return each.role != model::Role::kEmbedding;
+          }));
     }
   }
 }
@@ -96,7 +110,7 @@ void check_patterns(std::size_t rule,
   std::map<std::string, std::size_t> before;
   bool kept_by_default = false;
   for (std::size_t i = 0; i < linears.size(); ++i) {
-    if (fits_any(patterns, linears[i].module)) {
+    if (reaches_any(patterns, linears[i])) {
       const auto decided = decisions[i].rule;
       kept_by_default = kept_by_default || !decided;
       ++before[decided ? fmt::format("rules[{}]", *decided)
@@ -111,8 +125,9 @@ void check_patterns(std::size_t rule,
   fail_with_hint(
       ErrorCode::kBadRecipe,
       kept_by_default
-          ? "remove the rule, set \"defaults\": false to let the rules alone "
-            "decide, or mark it \"optional\": true"
+          ? "mark it \"force\": true to decide what the family keeps, set "
+            "\"defaults\": false to let the rules alone decide, or mark it "
+            "\"optional\": true"
           : "remove the rule, move it before the one that takes its linears, "
             "or "
             "mark it \"optional\": true",
@@ -137,10 +152,22 @@ std::vector<std::vector<Pattern>> compile_patterns(const Recipe& recipe) {
   return rules;
 }
 
+bool reaches(const Pattern& pattern, const LinearModule& linear) {
+  const std::string_view text = pattern.text();
+  const bool named =
+      !text.starts_with("re:") && last_part(text) == last_part(linear.module);
+  return (named || linear.role != model::Role::kEmbedding) &&
+         pattern.fits(linear.module);
+}
+
 std::optional<std::size_t> first_rule(
-    std::span<const std::vector<Pattern>> rules, std::string_view module) {
+    const Recipe& recipe,
+    std::span<const std::vector<Pattern>> rules,
+    const LinearModule& linear,
+    bool only_forced) {
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (fits_any(rules[i], module)) {
+    if ((recipe.rules[i].force || !only_forced) &&
+        reaches_any(rules[i], linear)) {
       return i;
     }
   }

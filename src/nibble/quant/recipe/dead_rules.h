@@ -15,9 +15,18 @@ namespace nibble::quant {
 [[nodiscard]] std::vector<std::vector<Pattern>> compile_patterns(
     const Recipe& recipe);
 
-// The first rule that fits a module, or nothing.
+// Whether a pattern decides a module. An embedding table is a lookup, no
+// product: it is reached only by a pattern that ends in its very name
+// ("model.embed_tokens", "*.embed_tokens"), so that "*" means linears.
+[[nodiscard]] bool reaches(const Pattern& pattern, const LinearModule& linear);
+
+// The first of the rules (those with force alone, if only_forced) that reaches
+// a module, or nothing.
 [[nodiscard]] std::optional<std::size_t> first_rule(
-    std::span<const std::vector<Pattern>> rules, std::string_view module);
+    const Recipe& recipe,
+    std::span<const std::vector<Pattern>> rules,
+    const LinearModule& linear,
+    bool only_forced);
 
 // kBadRecipe for a pattern that fits no linear (with the nearest name), and
 // for a rule that decides none of them (with who decided them before it).

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/log.h"
 #include "nibble/base/units.h"
 
 namespace nibble::quant {
@@ -42,6 +41,26 @@ bool is_torchchat(const json& recipe) {
       });
 }
 
+bool is_torchchat_key(std::string_view key) {
+  return std::find(kTorchchatKeys.begin(), kTorchchatKeys.end(), key) !=
+         kTorchchatKeys.end();
+}
+
+// One key may say what becomes of a kind of weight.
+void refuse_several(std::string_view kind,
+                    const json& recipe,
+                    std::string_view prefix) {
+  const auto count = std::count_if(
+      kTorchchatKeys.begin(), kTorchchatKeys.end(), [&](auto key) {
+        return key.starts_with(prefix) && recipe.contains(std::string(key));
+      });
+  NIBBLE_CHECK(count <= 1,
+               kBadRecipe,
+               "torchchat recipe: found {} keys of {}, expected one",
+               count,
+               kind);
+}
+
 // An integer option of one of torchchat's keys.
 std::int64_t number_option(const json& options,
                            const std::string& key,
@@ -63,6 +82,21 @@ std::int64_t number_option(const json& options,
                name,
                shown(*found));
   return found->get<std::int64_t>();
+}
+
+// The same for true or false.
+bool flag_option(const json& options,
+                 const std::string& key,
+                 const char* name,
+                 std::optional<bool> absent) {
+  const json value = options.value(name, absent ? json(*absent) : json());
+  NIBBLE_CHECK(value.is_boolean(),
+               kBadRecipe,
+               "{}.{}: found {}, expected true or false",
+               key,
+               name,
+               shown(value));
+  return value.get<bool>();
 }
 
 void check_options(const json& options,
@@ -90,36 +124,28 @@ json group_of(std::int64_t groupsize) {
   return groupsize <= 0 ? json("channel") : json(groupsize);
 }
 
-// The rule that one of torchchat's linear options comes down to. Its int4 has
-// real zero points; integer ones are the nearest that is stored here.
-json torchchat_rule(const std::string& key, const json& options) {
+// What the rules of a recipe of theirs have in common but for their match.
+// Their int4 has real zero points; integer ones are the nearest stored here.
+json linear_words(const std::string& key, const json& options) {
   if (key == "linear:int4") {
     check_options(
         options, key, {"groupsize", "padding_allowed", "inner_k_tiles"});
-    return {{"match", "*"},
-            {"scheme", "int4"},
+    return {{"scheme", "int4"},
             {"symmetric", false},
             {"group", group_of(number_option(options, key, "groupsize", 256))}};
   }
   if (key == "linear:int8") {
     check_options(options, key, {"groupsize", "bitwidth", "node_type"});
     const std::int64_t bits = number_option(options, key, "bitwidth", 8);
-    const json node = options.value("node_type", json("*"));
-    NIBBLE_CHECK(node == "*" || node == "!output",
-                 kBadRecipe,
-                 "{}.node_type: found {}, expected \"*\" or \"!output\"",
-                 key,
-                 shown(node));
-    return {{"match", "*"},
-            {"scheme", fmt::format("int{}", bits)},
+    return {{"scheme", fmt::format("int{}", bits)},
             {"group", group_of(number_option(options, key, "groupsize", 0))}};
   }
-  json rule = {{"match", "*"}, {"activations", "dynamic"}};
+  json words = {{"activations", "dynamic"}};
   if (key == "linear:a8w4dq") {
     check_options(options, key, {"groupsize", "padding_allowed"});
-    rule["scheme"] = "int4";
-    rule["group"] = group_of(number_option(options, key, "groupsize", 256));
-    return rule;
+    words["scheme"] = "int4";
+    words["group"] = group_of(number_option(options, key, "groupsize", 256));
+    return words;
   }
   NIBBLE_CHECK(key == "linear:a8wxdq",
                kBadRecipe,
@@ -127,52 +153,148 @@ json torchchat_rule(const std::string& key, const json& options) {
                "linear:int4, linear:int8, linear:a8w4dq or linear:a8wxdq",
                key);
   check_options(options, key, {"bitwidth", "groupsize", "has_weight_zeros"});
-  const json zeros = options.value("has_weight_zeros", json());
-  NIBBLE_CHECK(zeros.is_boolean(),
-               kBadRecipe,
-               "{}.has_weight_zeros: found {}, expected true or false",
-               key,
-               shown(zeros));
-  rule["scheme"] = fmt::format(
+  words["scheme"] = fmt::format(
       "int{}", number_option(options, key, "bitwidth", std::nullopt));
-  rule["symmetric"] = !zeros.get<bool>();
-  rule["group"] =
+  words["symmetric"] =
+      !flag_option(options, key, "has_weight_zeros", std::nullopt);
+  words["group"] =
       group_of(number_option(options, key, "groupsize", std::nullopt));
+  return words;
+}
+
+json embedding_words(const std::string& key, const json& options) {
+  if (key == "embedding") {
+    check_options(options, key, {"bitwidth", "groupsize", "packed"});
+    return {{"scheme",
+             fmt::format("int{}", number_option(options, key, "bitwidth", 8))},
+            {"group", group_of(number_option(options, key, "groupsize", 0))}};
+  }
+  check_options(options, key, {"bitwidth", "groupsize", "has_weight_zeros"});
+  return {{"scheme",
+           fmt::format("int{}",
+                       number_option(options, key, "bitwidth", std::nullopt))},
+          {"group",
+           group_of(number_option(options, key, "groupsize", std::nullopt))},
+          {"symmetric", !flag_option(options, key, "has_weight_zeros", true)}};
+}
+
+// Whether a linear option means the output head, too, as all do there but
+// int8 for a part of the network.
+bool means_head(const std::string& key, const json& options) {
+  if (key != "linear:int8") {
+    return true;
+  }
+  const json node = options.value("node_type", json("*"));
+  NIBBLE_CHECK(node == "*" || node == "!output",
+               kBadRecipe,
+               "{}.node_type: found {}, expected \"*\" or \"!output\"",
+               key,
+               shown(node));
+  return node == "*";
+}
+
+json rule_with(json words, json match) {
+  words["match"] = std::move(match);
+  return words;
+}
+
+// A rule for what the family's keep list would keep.
+json forced(json rule) {
+  rule["force"] = true;
   return rule;
 }
 
+// "precision": {"dtype": "bf16"} casts the model there; here the source must
+// have that type already.
+std::string precision_dtype(const json& options) {
+  check_options(options, "precision", {"dtype"});
+  const json word = options.value("dtype", json());
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10>
+      kWords = {{{"fast", "bf16"},
+                 {"fast16", "bf16"},
+                 {"bf16", "bf16"},
+                 {"bfloat16", "bf16"},
+                 {"fp16", "f16"},
+                 {"half", "f16"},
+                 {"float16", "f16"},
+                 {"fp32", "f32"},
+                 {"float", "f32"},
+                 {"float32", "f32"}}};
+  for (const auto& [theirs, ours] : kWords) {
+    if (word == theirs) {
+      return std::string(ours);
+    }
+  }
+  fail_with_hint(ErrorCode::kBadRecipe,
+                 "",
+                 "precision.dtype: found {}, expected fast, fast16, bf16, fp16 "
+                 "or fp32",
+                 shown(word));
+}
+
+// The device that a result runs on is chosen when it runs; only the words that
+// have a meaning pass.
+void check_executor(const json& options) {
+  check_options(options, "executor", {"accelerator"});
+  const json word = options.value("accelerator", json());
+  constexpr std::array<std::string_view, 6> kDevices = {
+      "fast", "cpu", "cuda", "mps", "xpu", "npu"};
+  NIBBLE_CHECK(
+      word.is_string() &&
+          std::find(kDevices.begin(), kDevices.end(), word) != kDevices.end(),
+      kBadRecipe,
+      "executor.accelerator: found {}, expected fast, cpu or cuda",
+      shown(word));
+  if (word != "fast" && word != "cpu" && word != "cuda") {
+    fail_with_hint(ErrorCode::kBadRecipe,
+                   "take \"executor\" out of the recipe",
+                   "executor.accelerator: found {}, which nothing here runs "
+                   "on, expected fast, cpu or cuda",
+                   shown(word));
+  }
+}
+
 json translate_torchchat(const json& recipe) {
-  json rules = json::array();
-  std::string left_out;
+  json result = {{"version", 1},
+                 {"description", "translated from a torchchat recipe"}};
+  json embeddings = json::array();
+  json linears = json::array();
   for (const auto& [key, options] : recipe.items()) {
-    if (std::find(kTorchchatKeys.begin(), kTorchchatKeys.end(), key) ==
-        kTorchchatKeys.end()) {
+    if (key == "precision") {
+      result["dtype"] = precision_dtype(options);
+    } else if (key == "executor") {
+      check_executor(options);
+    } else if (key.starts_with("embedding") && is_torchchat_key(key)) {
+      embeddings.push_back(forced(
+          rule_with(embedding_words(key, options), json("*.embed_tokens"))));
+    } else if (is_torchchat_key(key)) {
+      const json words = linear_words(key, options);
+      if (means_head(key, options)) {
+        // A tied model has no head of its own.
+        json head = forced(rule_with(words, {"lm_head", "*.lm_head"}));
+        head["optional"] = true;
+        linears.push_back(std::move(head));
+      }
+      linears.push_back(rule_with(words, "*"));
+    } else {
       const std::string near = nearest_word(key, kTorchchatKeys);
       fail_with_hint(ErrorCode::kBadRecipe,
                      near.empty() ? "" : "did you mean " + near + "?",
                      "torchchat recipe: found the unknown key '{}'",
                      printable(key));
     }
-    if (key.starts_with("linear:")) {
-      rules.push_back(torchchat_rule(key, options));
-    } else {
-      left_out += left_out.empty() ? "" : ", ";
-      left_out += key;
-    }
   }
-  NIBBLE_CHECK(rules.size() == 1,
+  refuse_several("embedding tables", recipe, "embedding");
+  refuse_several("linear layers", recipe, "linear:");
+  NIBBLE_CHECK(!embeddings.empty() || !linears.empty(),
                kBadRecipe,
-               "torchchat recipe: found {} keys of linear layers, expected one",
-               rules.size());
-  std::string description = "translated from a torchchat recipe";
-  if (!left_out.empty()) {
-    description += "; without " + left_out;
-    log_warning(
-        "torchchat recipe: {} says nothing about linear layers and is left "
-        "out: those weights stay as they are",
-        left_out);
+               "torchchat recipe: found no key of linear layers or embedding "
+               "tables, expected at least one: it quantizes nothing");
+  result["rules"] = std::move(embeddings);
+  for (json& rule : linears) {
+    result["rules"].push_back(std::move(rule));
   }
-  return {{"version", 1}, {"description", description}, {"rules", rules}};
+  return result;
 }
 
 // ---- compressed-tensors ----------------------------------------------------

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/base/log.h"
 #include "nibble/quant/recipe/recipe.h"
 
 namespace nibble::quant {
@@ -27,36 +26,60 @@ std::string only_rule(const std::string& text) {
   return meaning(recipe.rules.at(0));
 }
 
+// What their option for all linears means, which includes the output head.
+std::string head_and_others(const std::string& text) {
+  const Recipe recipe = load_recipe(text);
+  EXPECT_EQ(recipe.rules.size(), 2U);
+  const Rule& head = recipe.rules.at(0);
+  EXPECT_EQ(head.match, (std::vector<std::string>{"lm_head", "*.lm_head"}));
+  EXPECT_TRUE(head.force);
+  EXPECT_TRUE(head.optional);
+  EXPECT_EQ(head.spec, recipe.rules.at(1).spec);
+  EXPECT_EQ(recipe.rules.at(1).match, std::vector<std::string>{"*"});
+  return meaning(recipe.rules.at(1));
+}
+
 TEST(ForeignRecipe, TorchchatsLinearOptionsAreRules) {
-  EXPECT_EQ(only_rule(R"({"linear:int4": {"groupsize": 128}})"),
+  EXPECT_EQ(head_and_others(R"({"linear:int4": {"groupsize": 128}})"),
             "int4 group 128 asymmetric");
-  EXPECT_EQ(only_rule(R"({"linear:int4": {}})"), "int4 group 256 asymmetric");
-  EXPECT_EQ(only_rule(R"({"linear:int8": {"groupsize": 0}})"), "int8 channel");
+  EXPECT_EQ(head_and_others(R"({"linear:int4": {}})"),
+            "int4 group 256 asymmetric");
+  EXPECT_EQ(head_and_others(R"({"linear:int8": {"groupsize": 0}})"),
+            "int8 channel");
   EXPECT_EQ(only_rule(R"({"linear:int8": {"bitwidth": 4, "groupsize": 32,
                                           "node_type": "!output"}})"),
             "int4 group 32");
-  EXPECT_EQ(only_rule(R"({"linear:a8w4dq": {"groupsize": 64}})"),
+  EXPECT_EQ(head_and_others(R"({"linear:a8w4dq": {"groupsize": 64}})"),
             "int4 group 64, int8 token inputs");
-  EXPECT_EQ(only_rule(R"({"linear:a8wxdq": {"bitwidth": 8, "groupsize": -1,
+  EXPECT_EQ(
+      head_and_others(R"({"linear:a8wxdq": {"bitwidth": 8, "groupsize": -1,
                                             "has_weight_zeros": true}})"),
-            "int8 channel asymmetric, int8 token inputs");
+      "int8 channel asymmetric, int8 token inputs");
 }
 
-// The recipe that torchchat ships for telephones.
-TEST(ForeignRecipe, WhatLeavesWeightsAsTheyAreIsSaid) {
-  std::string warning;
-  set_log_sink([&warning](LogLevel /*level*/, std::string_view text) {
-    warning = text;
-  });
+// The recipe that torchchat ships for telephones, with its precision.
+TEST(ForeignRecipe, TorchchatsEmbeddingIsARuleForTheTable) {
   const Recipe recipe = load_recipe(
       R"({"embedding": {"bitwidth": 4, "groupsize": 32},
-          "precision": {"dtype": "fast16"},
+          "precision": {"dtype": "fast16"}, "executor": {"accelerator": "cpu"},
           "linear:a8w4dq": {"groupsize": 256}})");
-  set_log_sink(nullptr);
   EXPECT_TRUE(recipe.defaults);
-  EXPECT_EQ(recipe.description,
-            "translated from a torchchat recipe; without embedding, precision");
-  EXPECT_NE(warning.find("embedding"), std::string::npos) << warning;
+  EXPECT_EQ(recipe.dtype, DType::kBF16);
+  ASSERT_EQ(recipe.rules.size(), 3U);
+  EXPECT_EQ(recipe.rules[0].match, std::vector<std::string>{"*.embed_tokens"});
+  EXPECT_EQ(meaning(recipe.rules[0]), "int4 group 32");
+  EXPECT_TRUE(recipe.rules[0].force);
+  EXPECT_FALSE(recipe.rules[0].optional);
+  EXPECT_EQ(meaning(recipe.rules[2]), "int4 group 256, int8 token inputs");
+}
+
+TEST(ForeignRecipe, AnEmbeddingAloneIsARecipe) {
+  EXPECT_EQ(meaning(load_recipe(R"({"embedding": {}})").rules.at(0)),
+            "int8 channel");
+  EXPECT_EQ(meaning(load_recipe(R"({"embedding:wx": {"bitwidth": 4,
+                                    "groupsize": 64}})")
+                        .rules.at(0)),
+            "int4 group 64 asymmetric");
 }
 
 TEST(ForeignRecipe, CompressedTensorsGroupsAreRulesInTheirPrecedence) {
@@ -121,9 +144,25 @@ TEST(ForeignRecipe, WhatHasNoEquivalentIsRefused) {
       {R"({"linear:int4": {}, "linear:itn8": {}})",
        "did you mean linear:int8?"},
       {R"({"linear:int4": {}, "linear:int8": {}})", "found 2 keys of linear"},
-      {R"({"precision": {"dtype": "fp16"}})", "found 0 keys of linear"},
+      {R"({"precision": {"dtype": "fp16"}})", "quantizes nothing"},
+      {R"({"precision": {"dtype": "fp8"}, "embedding": {}})",
+       "precision.dtype: found \"fp8\""},
+      {R"({"precision": {"type": "fp16"}, "embedding": {}})",
+       "did you mean dtype?"},
+      {R"({"executor": {"accelerator": "tpu"}, "embedding": {}})",
+       "accelerator: found \"tpu\""},
+      {R"({"executor": {"accelerator": "mps"}, "embedding": {}})",
+       "which nothing here runs on"},
+      {R"({"embedding": {"bitwidth": 2}})", "scheme: found \"int2\""},
+      {R"({"embedding": {"groupsize": 24}})", "did you mean 32?"},
+      {R"({"embedding": {}, "embedding:wx": {"bitwidth": 4, "groupsize": 32}})",
+       "found 2 keys of embedding tables"},
+      {R"({"embedding:wx": {"bitwidth": 4, "groupsize": 32,
+                            "has_weight_zeros": 1}})",
+       "expected true or false"},
       {R"({"linear:afpwx": {"bitwidth": 4}})", "without an equivalent"},
-      {R"({"linear:a8wxdq": {"groupsize": 64}})", "has_weight_zeros"},
+      {R"({"linear:a8wxdq": {"bitwidth": 8, "groupsize": 64}})",
+       "has_weight_zeros"},
       {R"({"linear:a8wxdq": {"groupsize": 64, "has_weight_zeros": false}})",
        "found no bitwidth"},
       {R"({"linear:a8wxdq": {"bitwidth": 3, "groupsize": 64,

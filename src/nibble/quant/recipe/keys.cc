@@ -7,7 +7,7 @@
 namespace nibble::quant {
 
 std::span<const RecipeKey> recipe_keys() {
-  static constexpr std::array<RecipeKey, 5> kKeys = {{
+  static constexpr std::array<RecipeKey, 6> kKeys = {{
       {"version", "version of the recipe language: 1", true},
       {"name", "shown by `nibble recipes` and used to name results", false},
       {"description", "one line about the recipe", false},
@@ -15,13 +15,16 @@ std::span<const RecipeKey> recipe_keys() {
        "whether the model family's keep list comes before the rules; true when "
        "absent",
        false},
+      {"dtype",
+       "type that the source's weights must have; any when absent",
+       false},
       {"rules", "the first rule that fits a weight decides it", true},
   }};
   return kKeys;
 }
 
 std::span<const RecipeKey> rule_keys() {
-  static constexpr std::array<RecipeKey, 8> kKeys = {{
+  static constexpr std::array<RecipeKey, 9> kKeys = {{
       {"match",
        "names of modules: exact, a glob with * and ?, or re: and a regular "
        "expression over the whole name; or a list of these",
@@ -43,6 +46,10 @@ std::span<const RecipeKey> rule_keys() {
       {"optional",
        "true: no error when the rule or one of its patterns fits nothing in a "
        "model; false when absent",
+       false},
+      {"force",
+       "true: the rule also decides weights on the family's keep list; false "
+       "when absent",
        false},
   }};
   return kKeys;
@@ -111,7 +118,8 @@ json recipe_schema() {
        {"activations", {{"enum", kActivations}, {"default", "none"}}},
        {"algorithm", {{"enum", algorithm_words()}, {"default", "rtn"}}},
        {"on_indivisible", {{"enum", kOnIndivisible}, {"default", "error"}}},
-       {"optional", {{"type", "boolean"}, {"default", false}}}});
+       {"optional", {{"type", "boolean"}, {"default", false}}},
+       {"force", {{"type", "boolean"}, {"default", false}}}});
   // A kept weight has no group, activations and so on.
   rule["if"] = {{"properties", {{"scheme", {{"const", "keep"}}}}}};
   rule["then"] = {
@@ -122,6 +130,7 @@ json recipe_schema() {
        {"name", {{"type", "string"}}},
        {"description", {{"type", "string"}}},
        {"defaults", {{"type", "boolean"}, {"default", true}}},
+       {"dtype", {{"enum", kDtypes}}},
        {"rules",
         {{"type", "array"}, {"minItems", 1}, {"items", std::move(rule)}}}});
   schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";

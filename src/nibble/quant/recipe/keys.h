@@ -35,6 +35,9 @@ inline constexpr std::array<std::string_view, 3> kActivations = {
 inline constexpr std::array<std::string_view, 3> kOnIndivisible = {
     "error", "smaller", "keep"};  // in the order of OnIndivisible
 
+inline constexpr std::array<std::string_view, 3> kDtypes = {
+    "bf16", "f16", "f32"};
+
 // "keep" and every scheme of the registry; every algorithm of the registry.
 [[nodiscard]] std::vector<std::string_view> scheme_words();
 [[nodiscard]] std::vector<std::string_view> algorithm_words();

@@ -59,6 +59,9 @@ std::vector<std::string_view> names_of(std::span<const RecipeKey> keys) {
   return names;
 }
 
+// The meanings of kDtypes.
+constexpr std::array kDtypeOf = {DType::kBF16, DType::kF16, DType::kF32};
+
 bool is_in(std::string_view word, const std::vector<std::string_view>& words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -294,6 +297,7 @@ Rule read_rule(const json& object, const std::string& where) {
       read_word(object, where, "on_indivisible", kOnIndivisible, "error");
   const auto at = std::find(kOnIndivisible.begin(), kOnIndivisible.end(), word);
   rule.on_indivisible = static_cast<OnIndivisible>(at - kOnIndivisible.begin());
+  rule.force = read_bool(object, where, "force", false);
   return rule;
 }
 
@@ -326,7 +330,8 @@ json rule_json(const Rule& rule) {
           {"algorithm", rule.algorithm},
           {"on_indivisible",
            kOnIndivisible[static_cast<std::size_t>(rule.on_indivisible)]},
-          {"optional", rule.optional}};
+          {"optional", rule.optional},
+          {"force", rule.force}};
 }
 
 }  // namespace
@@ -344,6 +349,11 @@ Recipe parse_recipe(const json& object) {
   recipe.name = read_text(object, "name");
   recipe.description = read_text(object, "description");
   recipe.defaults = read_bool(object, "", "defaults", true);
+  if (object.contains("dtype")) {
+    const std::string word = read_word(object, "", "dtype", kDtypes, "");
+    const auto at = std::find(kDtypes.begin(), kDtypes.end(), word);
+    recipe.dtype = kDtypeOf[static_cast<std::size_t>(at - kDtypes.begin())];
+  }
   const json& rules = object.at("rules");
   if (!rules.is_array() || rules.empty() || rules.size() > kMaxRules) {
     wrong_value("rules", rules, "a list of at least one rule");
@@ -359,11 +369,16 @@ json to_json(const Recipe& recipe) {
   for (const Rule& rule : recipe.rules) {
     rules.push_back(rule_json(rule));
   }
-  return {{"version", 1},
-          {"name", recipe.name},
-          {"description", recipe.description},
-          {"defaults", recipe.defaults},
-          {"rules", std::move(rules)}};
+  json result = {{"version", 1},
+                 {"name", recipe.name},
+                 {"description", recipe.description},
+                 {"defaults", recipe.defaults},
+                 {"rules", std::move(rules)}};
+  if (recipe.dtype) {
+    const auto at = std::find(kDtypeOf.begin(), kDtypeOf.end(), *recipe.dtype);
+    result["dtype"] = kDtypes[static_cast<std::size_t>(at - kDtypeOf.begin())];
+  }
+  return result;
 }
 
 }  // namespace nibble::quant

@@ -25,13 +25,16 @@ struct Rule {
   // Whether it may fit or decide nothing in a model: for recipes that serve
   // several families.
   bool optional = false;
+  // Whether it also decides what the family's keep list would keep.
+  bool force = false;
 };
 
 // What is quantized and how: data, not code. The first rule that fits wins.
 struct Recipe {
   std::string name;
   std::string description;
-  bool defaults = true;  // the family's keep list comes before the rules
+  bool defaults = true;        // the family's keep list comes before the rules
+  std::optional<DType> dtype;  // that the source's weights must have
   std::vector<Rule> rules;
 };
 

@@ -110,7 +110,7 @@ TEST(Recipe, TheCanonicalFormReadsBackAsItself) {
       {"match": ["re:.*router"], "scheme": "keep", "optional": false},
       {"match": ["*"], "scheme": "int4", "symmetric": true, "group": 128,
        "activations": "none", "algorithm": "rtn",
-       "on_indivisible": "error", "optional": false}]})"));
+       "on_indivisible": "error", "optional": false, "force": false}]})"));
   EXPECT_EQ(to_json(parse_recipe(written)), written);
   for (const BuiltinRecipe& builtin : builtin_recipes()) {
     const json form = to_json(load_recipe(builtin.name));
@@ -212,6 +212,10 @@ TEST(Recipe, WrongRulesAreRefusedWithTheNearestRightWord) {
       {rule(int4 + R"("on_indivisible": "small")"), "on_indivisible: found"},
       {rule(R"("match": "*", "scheme": "keep", "group": 64)"),
        "the key group in a rule that keeps"},
+      {rule(R"("match": "*", "scheme": "int8", "force": 1)"),
+       "force: found 1, expected true or false"},
+      {rule(R"("match": "*", "scheme": "keep", "force": true)"),
+       "found the key force in a rule that keeps"},
       {rule(R"("match": "*", "scheme": "keep", "optional": 1)"),
        "optional: found 1, expected true or false"},
       {rule(R"("match": "*", "scheme": "fp8", "symmetric": false)"),

@@ -23,13 +23,14 @@ Decision decide(const Recipe& recipe,
                 std::span<const std::vector<Pattern>> rules,
                 const LinearModule& linear) {
   Decision decision;
-  if (recipe.defaults && on_keep_list(family, linear.role)) {
+  const bool kept = recipe.defaults && on_keep_list(family, linear.role);
+  decision.rule = first_rule(recipe, rules, linear, kept);
+  if (kept && !decision.rule) {
     decision.reason = fmt::format("{} is on the keep list of {}",
                                   model::role_name(linear.role),
                                   family.name);
     return decision;
   }
-  decision.rule = first_rule(rules, linear.module);
   if (!decision.rule) {
     decision.reason = "no rule fits it";
     return decision;
@@ -52,6 +53,16 @@ void check_supported(std::span<const LinearModule> linears,
       continue;
     }
     const LayerSpec& spec = *decisions[i].spec;
+    if (spec.input && linears[i].role == model::Role::kEmbedding) {
+      fail_with_hint(
+          ErrorCode::kBadRecipe,
+          "give it a rule of its own with \"activations\": \"none\"",
+          "rules[{}].activations: found {} for the embedding table {}, "
+          "expected none: it has no inputs but token ids",
+          *decisions[i].rule,
+          spec.input->grain == Grain::kTensor ? "static" : "dynamic",
+          linears[i].module);
+    }
     if (spec.input && spec.input->grain == Grain::kTensor) {
       fail_with_hint(
           ErrorCode::kUnsupported,

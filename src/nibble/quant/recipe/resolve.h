@@ -12,9 +12,9 @@
 
 namespace nibble::quant {
 
-// A linear of the model, as its family's table and the headers tell it. The
-// experts of a stacked tensor are listed one by one under the names of their
-// own.
+// A linear of the model or its embedding table, as its family's table and the
+// headers tell it. The experts of a stacked tensor are listed one by one under
+// the names of their own.
 struct LinearModule {
   std::string module;  // "model.layers.0.mlp.gate_proj"
   model::Role role = model::Role::kOther;
@@ -32,9 +32,10 @@ struct Decision {
 };
 
 // Decides every linear, in the order given. The family's keep list comes
-// before the rules when recipe.defaults; then the first rule that fits wins; a
-// linear that no rule fits stays dense. scale_dtype of the specs is left for
-// the caller, who knows the dtype of each weight.
+// before the rules when recipe.defaults, but for rules with force; then the
+// first rule that fits wins; a linear that no rule fits stays dense.
+// scale_dtype of the specs is left for the caller, who knows the dtype of each
+// weight.
 //
 // kBadRecipe, with a suggestion: a pattern that fits no linear; a rule that
 // decides nothing (dead), unless it is optional; a group that does not divide,

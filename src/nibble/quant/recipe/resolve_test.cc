@@ -257,5 +257,64 @@ TEST(Resolve, ARecipeThatQuantizesNothingIsRefused) {
   });
 }
 
+// ---- The keep list and embedding tables ------------------------------------
+
+// The decision on a table of the model.
+Decision table_decision(const Recipe& recipe) {
+  static constexpr std::array<Role, 3> kAll = {
+      Role::kHead, Role::kRouter, Role::kEmbedding};
+  model::Family with_table = family();
+  with_table.keep_dense = kAll;
+  std::vector<LinearModule> linears = model_of();
+  linears.push_back({"model.embed_tokens", Role::kEmbedding, 1000, 256});
+  return resolve(recipe, with_table, linears).back();
+}
+
+TEST(Resolve, AForcedRuleDecidesWhatTheFamilyKeeps) {
+  const auto decisions =
+      decide(recipe(R"({"match": "lm_head", "scheme": "int8", "force": true},
+                       {"match": "*", "scheme": "int4"})"));
+  EXPECT_EQ(spec_text(decisions.at("lm_head")), "int8 channel");
+  EXPECT_FALSE(decisions.at("model.layers.1.mlp.gate").spec);
+}
+
+TEST(Resolve, ADeadRuleForWhatIsKeptIsToldOfForce) {
+  expect_error(ErrorCode::kBadRecipe, "\"force\": true", [] {
+    static_cast<void>(decide(recipe(R"({"match": "lm_head", "scheme": "int8"},
+                         {"match": "*", "scheme": "int4"})")));
+  });
+}
+
+TEST(Resolve, ATableIsReachedByItsNameAlone) {
+  const std::string others = R"(, {"match": "*", "scheme": "int4"})";
+  for (const char* name : {"model.embed_tokens", "*.embed_tokens"}) {
+    const Decision decision = table_decision(
+        recipe(std::string(R"({"match": ")") + name +
+               R"(", "scheme": "int8", "force": true})" + others));
+    EXPECT_EQ(spec_text(decision), "int8 channel") << name;
+  }
+  const std::string no_defaults = "\"defaults\": false, ";
+  EXPECT_FALSE(
+      table_decision(recipe(R"({"match": "*", "scheme": "int4"})", no_defaults))
+          .spec);
+  for (const char* pattern : {"*embed*", "re:.*embed_tokens"}) {
+    expect_error(ErrorCode::kBadRecipe, "by its name alone", [&] {
+      static_cast<void>(
+          table_decision(recipe(std::string(R"({"match": ")") + pattern +
+                                    R"(", "scheme": "int8"})" + others,
+                                no_defaults)));
+    });
+  }
+}
+
+TEST(Resolve, ATableHasNoActivationsToQuantize) {
+  expect_error(ErrorCode::kBadRecipe, "no inputs but token ids", [] {
+    static_cast<void>(table_decision(
+        recipe(R"({"match": "model.embed_tokens", "scheme": "int8",
+                   "activations": "dynamic", "force": true},
+                  {"match": "*", "scheme": "int4"})")));
+  });
+}
+
 }  // namespace
 }  // namespace nibble::quant

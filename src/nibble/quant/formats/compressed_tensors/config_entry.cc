@@ -23,7 +23,8 @@ constexpr std::string_view kVersion = "0.14.0";
 // Modules of one scheme.
 struct Scheme {
   LayerSpec spec;
-  std::vector<std::string_view> modules;
+  std::vector<std::string_view> modules;     // linears
+  std::vector<std::string_view> embeddings;  // which no class reaches
 };
 
 // The dtype of scales stands with the tensors, not in the declaration.
@@ -47,10 +48,11 @@ std::vector<Scheme> schemes_of(std::span<const LayerDecision> layers) {
           return scheme.spec == spec;
         });
     if (found == schemes.end()) {
-      schemes.push_back({spec, {}});
+      schemes.push_back({spec, {}, {}});
       found = std::prev(schemes.end());
     }
-    found->modules.push_back(layer.module);
+    (layer.embedding ? found->embeddings : found->modules)
+        .push_back(layer.module);
   }
   return schemes;
 }
@@ -76,6 +78,34 @@ nlohmann::json ignore_list(std::span<const LayerDecision> layers) {
   return ignore;
 }
 
+// What reaches the modules of each scheme, and no other: the class where all
+// linears are alike, else patterns of names.
+std::vector<std::vector<std::string>> targets_of(
+    std::span<const Scheme> schemes) {
+  std::vector<std::vector<std::string_view>> groups;
+  std::vector<std::size_t> owners;
+  for (std::size_t i = 0; i < schemes.size(); ++i) {
+    if (!schemes[i].modules.empty()) {
+      groups.push_back(schemes[i].modules);
+      owners.push_back(i);
+    }
+  }
+  std::vector<std::vector<std::string>> patterns = {{"Linear"}};
+  if (groups.size() > 1) {
+    patterns = target_patterns(groups);
+  }
+  std::vector<std::vector<std::string>> targets(schemes.size());
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    targets[owners[i]] = std::move(patterns[i]);
+  }
+  for (std::size_t i = 0; i < schemes.size(); ++i) {
+    targets[i].insert(targets[i].end(),
+                      schemes[i].embeddings.begin(),
+                      schemes[i].embeddings.end());
+  }
+  return targets;
+}
+
 nlohmann::json group_entry(const LayerSpec& spec,
                            std::vector<std::string> targets) {
   return {{"targets", std::move(targets)},
@@ -92,14 +122,7 @@ nlohmann::json make_config_entry(std::span<const LayerDecision> layers) {
   NIBBLE_CHECK(!schemes.empty(),
                kInvalidArgument,
                "compressed-tensors: found no quantized layer to declare");
-  std::vector<std::vector<std::string>> targets = {{"Linear"}};
-  if (schemes.size() > 1) {
-    std::vector<std::vector<std::string_view>> groups;
-    for (const Scheme& scheme : schemes) {
-      groups.push_back(scheme.modules);
-    }
-    targets = target_patterns(groups);
-  }
+  std::vector<std::vector<std::string>> targets = targets_of(schemes);
   std::set<std::string_view> words;
   for (const Scheme& scheme : schemes) {
     words.insert(format_word(scheme.spec));

@@ -51,6 +51,25 @@ TEST(ConfigEntry, OneSchemeIsWrittenForTheClassLinear) {
     "transform_config": {}, "version": "0.14.0"})"));
 }
 
+TEST(ConfigEntry, AnEmbeddingTableIsATargetByItsName) {
+  const LayerDecision table = {
+      "model.embed_tokens", 2048, 256, int4(), /*embedding=*/true};
+  const LayerDecision linear = {"model.layers.0.mlp.up_proj", 256, 256, int4()};
+  const auto targets = [](const std::vector<LayerDecision>& layers, int group) {
+    return make_config_entry(
+               layers)["config_groups"]["group_" + std::to_string(group)]
+                      ["targets"]
+                          .get<std::vector<std::string>>();
+  };
+  EXPECT_THAT(targets({table, linear}, 0),
+              ElementsAre("Linear", "model.embed_tokens"));
+  LayerDecision other = table;
+  other.spec = LayerSpec{made_number(8, false, Grain::kChannel), std::nullopt};
+  EXPECT_THAT(targets({linear, other}, 0), ElementsAre("Linear"));
+  EXPECT_THAT(targets({linear, other}, 1), ElementsAre("model.embed_tokens"));
+  EXPECT_THAT(targets({other}, 0), ElementsAre("model.embed_tokens"));
+}
+
 TEST(ConfigEntry, BlocksAndInputsAreWrittenInTheListForm) {
   const LayerSpec block = {made_number(8, true, Grain::kBlock),
                            made_number(8, true, Grain::kGroup, 128)};
