@@ -262,7 +262,8 @@ void Planner::add_tensor(std::size_t index,
                                embedding});
     if (embedding && is_tied(*source_.config)) {
       plan_.notes.push_back(fmt::format(
-          "{}: the output head shares this table and computes from its codes",
+          "{}: the output head shares this table and computes from its codes; "
+          "other programs may not: keep the table dense for these",
           module.name));
     }
   }
