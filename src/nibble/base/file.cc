@@ -14,6 +14,8 @@
 namespace nibble {
 namespace {
 
+// Writes of fewer bytes are left to the system, which joins them.
+constexpr std::size_t kLeastWritebackBytes = 256 << 10;
 // The kernel moves at most 2 GiB a call; smaller pieces stay interruptible.
 constexpr std::size_t kMaxTransferBytes = std::size_t{1} << 30;
 
@@ -125,6 +127,14 @@ void File::write(std::uint64_t offset, std::span<const std::byte> data) const {
       fail_errno("write", path_.string());
     }
     done += static_cast<std::size_t>(put);
+  }
+  if (data.size() >= kLeastWritebackBytes) {
+    // Starts writing to the disk now, so that a later sync has little left to
+    // wait for. Advice only: sync() reports what goes wrong.
+    static_cast<void>(::sync_file_range(descriptor_,
+                                        static_cast<off_t>(offset),
+                                        static_cast<off_t>(data.size()),
+                                        SYNC_FILE_RANGE_WRITE));
   }
 }
 
