@@ -10,6 +10,8 @@
 
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
+#include "nibble/base/function_ref.h"
+#include "nibble/base/hash.h"
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
 #include "nibble/quant/core/registry.h"
@@ -31,6 +33,7 @@ constexpr std::int64_t kLeastCopyChunk = 1 << 20;  // bytes
 struct ItemState {
   std::size_t item = 0;
   OrderedDigest source;
+  std::vector<std::string> source_units;  // of input-major weights, instead
   std::vector<OrderedDigest> outputs;
   std::vector<ErrorSums> unit_sums;  // a unit of rows each, in order
   std::size_t pieces_left = 0;       // guarded by Executor::mutex_
@@ -111,13 +114,20 @@ class Executor {
   void copy_piece(Piece& piece);
   void range_piece(Piece& piece, TileScratch& scratch);
   void layer_piece(Piece& piece, TileScratch& scratch);
+  void dense_piece(Piece& piece, TileScratch& scratch);
+  void quantized_piece(Piece& piece, TileScratch& scratch);
+  void staged_piece(Piece& piece, TileScratch& scratch);
+  void pack(Piece& piece,
+            FunctionRef<ConstTensorView(std::int64_t, std::int64_t)> weight,
+            const std::shared_ptr<PieceBytes>& bytes,
+            TileScratch& scratch);
   std::shared_ptr<PieceBytes> read_tile(Piece& piece, TileScratch& scratch);
   ConstTensorView tile_of(const Piece& piece, const PieceBytes& bytes) const;
-  void write_dense(Piece& piece, const std::shared_ptr<PieceBytes>& bytes);
   void write_packed(Piece& piece,
                     std::span<const PackedRun> runs,
                     const std::shared_ptr<PieceBytes>& bytes);
   EncodeOptions encode_options(const Piece& piece);
+  [[nodiscard]] std::string source_checksum(const ItemState& state) const;
   void finish_item(ItemState& state);
   void give_up(std::exception_ptr failure);
 
@@ -214,8 +224,10 @@ void Executor::open_item() {
     open_end_ = planned.source.rows;
     open_step_ = tile_rows(plan_, planned, source_of(planned).dtype, workers_);
     open_->outputs = std::vector<OrderedDigest>(planned.outputs.size());
-    open_->unit_sums.resize(static_cast<std::size_t>(
-        divide_up(open_end_, tile_unit_rows(plan_, planned))));
+    const auto units = static_cast<std::size_t>(
+        divide_up(open_end_, tile_unit_rows(plan_, planned)));
+    open_->unit_sums.resize(units);
+    open_->source_units.resize(planned.source.transposed ? units : 0);
     open_ranges_ = planned.spec && planned.spec->weight.grain == Grain::kTensor;
   }
   pieces = static_cast<std::size_t>(divide_up(open_end_, open_step_));
@@ -360,35 +372,99 @@ EncodeOptions Executor::encode_options(const Piece& piece) {
 
 void Executor::layer_piece(Piece& piece, TileScratch& scratch) {
   const PlannedLayer& planned = layer(*piece.state);
-  const std::shared_ptr<PieceBytes> bytes = read_tile(piece, scratch);
-  const ConstTensorView tile = tile_of(piece, *bytes);
   if (!planned.spec) {
-    write_dense(piece, bytes);
+    dense_piece(piece, scratch);
+  } else if (planned.source.transposed) {
+    staged_piece(piece, scratch);
   } else {
-    const EncodeOptions options = encode_options(piece);
-    bytes->packed = pool_.take(packed_bytes(planned, piece.count));
-    const std::int64_t unit = tile_unit_rows(plan_, planned);
-    const auto first_unit = static_cast<std::size_t>(piece.first / unit);
-    const std::vector<PackedRun> runs =
-        pack_tile({plan_, planned, options, piece.first, tile},
-                  bytes->packed.bytes(),
-                  std::span(piece.state->unit_sums).subspan(first_unit),
-                  scratch);
-    write_packed(piece, runs, bytes);
+    quantized_piece(piece, scratch);
   }
-  piece.state->source.add(
-      row_offset(piece, tile.bytes()), tile.byte_span(), bytes);
-  execution_.progress.advance(tile.bytes());
+  execution_.progress.advance(
+      static_cast<std::uint64_t>(piece.count * planned.source.columns) *
+      dtype_bytes(source_of(planned).dtype));
 }
 
-void Executor::write_dense(Piece& piece,
-                           const std::shared_ptr<PieceBytes>& bytes) {
-  const std::span<const std::byte> data = bytes->source.bytes();
-  const std::uint64_t offset = row_offset(piece, data.size());
+// Rows of a stack that are written as they are.
+void Executor::dense_piece(Piece& piece, TileScratch& scratch) {
+  const PlannedLayer& planned = layer(*piece.state);
+  const std::shared_ptr<PieceBytes> bytes = read_tile(piece, scratch);
+  const ConstTensorView tile = tile_of(piece, *bytes);
+  const std::uint64_t offset = row_offset(piece, tile.bytes());
   step("write");
   execution_.writer.write(
-      layer(*piece.state).outputs.front().name, offset, data);
-  piece.state->outputs.front().add(offset, data, bytes);
+      planned.outputs.front().name, offset, tile.byte_span());
+  piece.state->outputs.front().add(offset, tile.byte_span(), bytes);
+  if (!planned.source.transposed) {
+    piece.state->source.add(offset, tile.byte_span(), bytes);
+    return;
+  }
+  const std::int64_t unit = tile_unit_rows(plan_, planned);
+  for (std::int64_t row = 0; row < piece.count; row += unit) {
+    piece.state
+        ->source_units[static_cast<std::size_t>((piece.first + row) / unit)] =
+        hash_bytes(
+            tile.rows(row, std::min(unit, piece.count - row)).byte_span());
+  }
+}
+
+void Executor::quantized_piece(Piece& piece, TileScratch& scratch) {
+  const std::shared_ptr<PieceBytes> bytes = read_tile(piece, scratch);
+  const ConstTensorView tile = tile_of(piece, *bytes);
+  pack(
+      piece,
+      [&](std::int64_t first, std::int64_t count) {
+        return tile.rows(first, count);
+      },
+      bytes,
+      scratch);
+  piece.state->source.add(
+      row_offset(piece, tile.bytes()), tile.byte_span(), bytes);
+}
+
+// Input-major rows: each unit is turned while the one before it is forgotten.
+void Executor::staged_piece(Piece& piece, TileScratch& scratch) {
+  const PlannedLayer& planned = layer(*piece.state);
+  const TensorInfo& tensor = source_of(planned);
+  const std::int64_t unit = tile_unit_rows(plan_, planned);
+  auto bytes = std::make_shared<PieceBytes>();
+  bytes->share = std::move(piece.share);
+  bytes->source =
+      pool_.take(StagedRows::bytes(planned.source, tensor.dtype, piece.count));
+  const StagedRows staged(
+      reader_, planned.source, piece.first, piece.count, bytes->source.bytes());
+  pack(
+      piece,
+      [&](std::int64_t first, std::int64_t count) {
+        const ConstTensorView rows = staged.rows(first, count, scratch.block);
+        if (!all_finite(rows)) {
+          refuse_non_finite(reader_, tensor);
+        }
+        piece.state->source_units[static_cast<std::size_t>(
+            (piece.first + first) / unit)] = hash_bytes(rows.byte_span());
+        return rows;
+      },
+      bytes,
+      scratch);
+  // Digests of outputs may have to wait with the bytes, but not with these.
+  bytes->source = {};
+}
+
+void Executor::pack(
+    Piece& piece,
+    FunctionRef<ConstTensorView(std::int64_t, std::int64_t)> weight,
+    const std::shared_ptr<PieceBytes>& bytes,
+    TileScratch& scratch) {
+  const PlannedLayer& planned = layer(*piece.state);
+  const EncodeOptions options = encode_options(piece);
+  bytes->packed = pool_.take(packed_bytes(planned, piece.count));
+  const auto first_unit =
+      static_cast<std::size_t>(piece.first / tile_unit_rows(plan_, planned));
+  const std::vector<PackedRun> runs =
+      pack_tile({plan_, planned, options, piece.first, piece.count, weight},
+                bytes->packed.bytes(),
+                std::span(piece.state->unit_sums).subspan(first_unit),
+                scratch);
+  write_packed(piece, runs, bytes);
 }
 
 void Executor::write_packed(Piece& piece,
@@ -405,6 +481,20 @@ void Executor::write_packed(Piece& piece,
 
 // ---- Ends ------------------------------------------------------------------
 
+std::string Executor::source_checksum(const ItemState& state) const {
+  const PlannedLayer& planned = layer(state);
+  if (planned.source.transposed) {
+    Hasher hasher;
+    for (const std::string& unit : state.source_units) {
+      hasher.update(unit);
+    }
+    return hasher.digest();
+  }
+  return state.source.digest(
+      static_cast<std::uint64_t>(planned.source.rows * planned.source.columns) *
+      dtype_bytes(source_of(planned).dtype));
+}
+
 void Executor::finish_item(ItemState& state) {
   const Item& item = items_[state.item];
   ItemResult result;
@@ -415,10 +505,7 @@ void Executor::finish_item(ItemState& state) {
     result.output_checksums = {result.source_checksum};
   } else {
     const PlannedLayer& planned = plan_.layers[item.index];
-    result.source_checksum =
-        state.source.digest(static_cast<std::uint64_t>(planned.source.rows *
-                                                       planned.source.columns) *
-                            dtype_bytes(source_of(planned).dtype));
+    result.source_checksum = source_checksum(state);
     for (std::size_t i = 0; i < planned.outputs.size(); ++i) {
       result.output_checksums.push_back(
           state.outputs[i].digest(planned.outputs[i].bytes));

@@ -27,7 +27,9 @@ struct Item {
 
 // What is known of an item when it is finished.
 struct ItemResult {
-  // Digest of the weight as (rows, columns), or of the copied tensor.
+  // Digest of the weight as (rows, columns), or of the copied tensor. Of
+  // input-major weights the digest of the digests of each unit_rows() rows,
+  // joined as text: their rows exist only one unit after the other.
   std::string source_checksum;
   std::vector<std::string> output_checksums;  // as PlannedLayer::outputs
   ErrorSums sums;                             // of quantized layers

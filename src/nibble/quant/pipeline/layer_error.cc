@@ -70,7 +70,11 @@ LayerComparison compare_layer(const container::CheckpointReader& source,
     const auto bytes =
         std::span(source_bytes).first(elements * dtype_bytes(dtype));
     read_rows(source, matrix, row, bytes, block);
-    hasher.update(bytes);
+    if (matrix.transposed) {
+      hasher.update(hash_bytes(bytes));
+    } else {
+      hasher.update(bytes);
+    }
     result.sums += measure_error(scheme,
                                  quantized.unpack(module, row, count),
                                  {bytes.data(), dtype, {count, matrix.columns}},

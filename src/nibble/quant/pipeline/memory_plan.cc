@@ -13,8 +13,8 @@ namespace {
 // anyway, and fewer tiles balance worse.
 constexpr std::int64_t kTileSourceBytes = 2 << 20;
 // Input-major sources are read a stored row at a time, one system call each;
-// 4 KiB a call is where its cost vanishes beside the copy.
-constexpr std::int64_t kTransposedRows = 2048;
+// 8 KiB a call is where its cost vanishes beside the copy.
+constexpr std::int64_t kTransposedRows = 4096;
 // Beside the source's own bytes a unit needs, for each weight, its decoded
 // value in float32, a code, packed bytes, and what a scheme may want.
 constexpr std::uint64_t kUnitBytesPerWeight = 4 + 1 + 1 + 4;
@@ -32,6 +32,7 @@ std::uint64_t output_bytes_of(const PlannedLayer& layer) {
 std::int64_t unit_rows(const LayerSpec& spec,
                        std::int64_t multiple,
                        std::int64_t rows) {
+  multiple = std::lcm(multiple, kUnpackRows);
   if (spec.weight.grain == Grain::kBlock) {
     multiple = std::lcm(multiple, spec.weight.block_rows);
   }
@@ -50,8 +51,12 @@ std::uint64_t tile_cost_bytes(const Plan& plan,
                               std::int64_t rows) {
   const auto columns = static_cast<std::uint64_t>(layer.source.columns);
   const auto tile = static_cast<std::uint64_t>(rows) * columns;
+  const auto unit = static_cast<std::uint64_t>(tile_unit_rows(plan, layer));
   std::uint64_t source = tile * dtype_bytes(source_dtype);
-  if (layer.source.transposed) {
+  if (layer.source.transposed && layer.spec) {
+    source = StagedRows::bytes(layer.source, source_dtype, rows) +
+             unit * columns * dtype_bytes(source_dtype);
+  } else if (layer.source.transposed) {
     source += static_cast<std::uint64_t>(rows * kTransposeRows) *
               dtype_bytes(source_dtype);
   }
@@ -61,7 +66,6 @@ std::uint64_t tile_cost_bytes(const Plan& plan,
   if (!layer.spec) {
     return source;  // the tile is the output
   }
-  const auto unit = static_cast<std::uint64_t>(tile_unit_rows(plan, layer));
   return source + outputs + unit * columns * kUnitBytesPerWeight;
 }
 
@@ -80,8 +84,10 @@ std::int64_t tile_rows(const Plan& plan,
   if (layer.source.transposed) {
     wanted = std::max(wanted, kTransposedRows);
   }
-  std::int64_t units = std::max<std::int64_t>(1, wanted / unit);
-  units = std::min(units, divide_up(layer.source.rows, unit));
+  const std::int64_t all = divide_up(layer.source.rows, unit);
+  std::int64_t units = std::clamp<std::int64_t>(wanted / unit, 1, all);
+  // Tiles of equal size, so that none is much dearer to read than others.
+  units = divide_up(all, divide_up(all, units));
   while (units > 1 &&
          tile_cost_bytes(plan, layer, source_dtype, units * unit) > share) {
     units = units / 2;

@@ -103,7 +103,7 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
   const Scheme& scheme = scheme_for(spec);
   const Algorithm& algorithm = algorithm_named(layer.algorithm);
   const Format& format = format_named(job.plan.format);
-  const std::int64_t rows = job.weight.dim(0);
+  const std::int64_t rows = job.rows;
   const std::int64_t unit = tile_unit_rows(job.plan, layer);
 
   Collector collector(layer, rows, packed);
@@ -114,7 +114,7 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
   };
   for (std::int64_t row = 0, i = 0; row < rows; row += unit, ++i) {
     const std::int64_t count = std::min(unit, rows - row);
-    const ConstTensorView part = job.weight.rows(row, count);
+    const ConstTensorView part = job.weight(row, count);
     LayerJob one;
     one.members.push_back({layer.module, spec, part, job.options});
     const std::vector<Quantized> codes = algorithm.run(one, scheme, nullptr);

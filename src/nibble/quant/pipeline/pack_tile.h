@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "nibble/base/function_ref.h"
 #include "nibble/quant/core/scheme.h"
 #include "nibble/quant/pipeline/figures.h"
 #include "nibble/quant/pipeline/plan.h"
@@ -21,7 +22,7 @@ struct PackedRun {
 // Memory that tiles share, one object a thread.
 struct TileScratch {
   std::vector<float> decoded;
-  std::vector<std::byte> block;  // of read_rows
+  std::vector<std::byte> block;  // of read_rows, or a unit of StagedRows
 };
 
 // Rows of one layer that are to be quantized.
@@ -30,7 +31,10 @@ struct TileJob {
   const PlannedLayer& layer;
   const EncodeOptions& options;
   std::int64_t first_row = 0;  // a multiple of tile_unit_rows()
-  ConstTensorView weight;      // (rows, columns), finite
+  std::int64_t rows = 0;
+  // Rows [first, first + count) of the tile, finite; called for a unit at a
+  // time, in order. Valid until the next call.
+  FunctionRef<ConstTensorView(std::int64_t first, std::int64_t count)> weight;
 };
 
 // Memory that pack_tile needs for the packed bytes of `rows` rows.

@@ -116,11 +116,11 @@ struct Plan {
                                      DType source_dtype,
                                      int workers);
 // Least rows that are encoded, packed and measured at a time: a multiple of
-// `multiple` and of the spec's blocks, or all rows.
+// `multiple`, of kUnpackRows and of the spec's blocks, or all rows.
 [[nodiscard]] std::int64_t unit_rows(const LayerSpec& spec,
                                      std::int64_t multiple,
                                      std::int64_t rows);
-// The same for a planned layer.
+// The same for a planned layer, with the multiple of the plan's format.
 [[nodiscard]] std::int64_t tile_unit_rows(const Plan& plan,
                                           const PlannedLayer& layer);
 // Memory of one tile of `rows` rows with everything made from it, in bytes.

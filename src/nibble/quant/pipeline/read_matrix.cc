@@ -13,6 +13,53 @@ namespace {
 
 using container::TensorInfo;
 
+// Reads rows [first, first + rows) of `count` stored rows from `stored` on, a
+// stride apart.
+void read_stored(const container::CheckpointReader& reader,
+                 const MatrixSource& matrix,
+                 std::int64_t first,
+                 std::size_t rows,
+                 std::size_t stored,
+                 std::size_t count,
+                 std::size_t stride,
+                 std::byte* to) {
+  const TensorInfo& tensor = reader.tensors()[matrix.tensor];
+  const std::size_t element = dtype_bytes(tensor.dtype);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t at =
+        matrix.offset_elements +
+        static_cast<std::int64_t>(stored + i) * matrix.stride_elements + first;
+    reader.read(tensor,
+                static_cast<std::uint64_t>(at) * element,
+                {to + i * stride * element, rows * element});
+  }
+}
+
+// transpose() of elements of 2 or 4 bytes; places and strides in elements.
+void transpose_elements(const std::byte* from,
+                        std::size_t from_stride,
+                        std::size_t rows,
+                        std::size_t columns,
+                        std::byte* to,
+                        std::size_t to_stride,
+                        std::size_t element) {
+  if (element == sizeof(std::uint16_t)) {
+    transpose(reinterpret_cast<const std::uint16_t*>(from),
+              from_stride,
+              rows,
+              columns,
+              reinterpret_cast<std::uint16_t*>(to),
+              to_stride);
+  } else {
+    transpose(reinterpret_cast<const std::uint32_t*>(from),
+              from_stride,
+              rows,
+              columns,
+              reinterpret_cast<std::uint32_t*>(to),
+              to_stride);
+  }
+}
+
 void read_transposed(const container::CheckpointReader& reader,
                      const TensorInfo& tensor,
                      const MatrixSource& matrix,
@@ -27,27 +74,14 @@ void read_transposed(const container::CheckpointReader& reader,
   block.resize(std::min(most, columns) * stride * element);
   for (std::size_t c = 0; c < columns; c += most) {
     const std::size_t count = std::min(most, columns - c);
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t at =
-          matrix.offset_elements +
-          static_cast<std::int64_t>(c + i) * matrix.stride_elements + first;
-      reader.read(tensor,
-                  static_cast<std::uint64_t>(at) * element,
-                  {block.data() + i * stride * element, rows * element});
-    }
-    const auto transpose_as = [&]<typename T>(T* to) {
-      transpose(reinterpret_cast<const T*>(block.data()),
-                stride,
-                rows,
-                count,
-                to + c,
-                columns);
-    };
-    if (element == sizeof(std::uint16_t)) {
-      transpose_as(reinterpret_cast<std::uint16_t*>(out.data()));
-    } else {
-      transpose_as(reinterpret_cast<std::uint32_t*>(out.data()));
-    }
+    read_stored(reader, matrix, first, rows, c, count, stride, block.data());
+    transpose_elements(block.data(),
+                       stride,
+                       rows,
+                       count,
+                       out.data() + c * element,
+                       columns,
+                       element);
   }
 }
 
@@ -86,6 +120,51 @@ void read_rows(const container::CheckpointReader& reader,
       matrix.offset_elements + first * matrix.stride_elements;
   reader.read(
       tensor, static_cast<std::uint64_t>(at) * dtype_bytes(tensor.dtype), out);
+}
+
+std::size_t StagedRows::bytes(const MatrixSource& matrix,
+                              DType dtype,
+                              std::int64_t rows) {
+  const std::size_t element = dtype_bytes(dtype);
+  return static_cast<std::size_t>(matrix.columns) *
+         padded_stride(static_cast<std::size_t>(rows), element) * element;
+}
+
+StagedRows::StagedRows(const container::CheckpointReader& reader,
+                       const MatrixSource& matrix,
+                       std::int64_t first,
+                       std::int64_t rows,
+                       std::span<std::byte> memory)
+    : dtype_(reader.tensors()[matrix.tensor].dtype),
+      columns_(matrix.columns),
+      stride_(
+          padded_stride(static_cast<std::size_t>(rows), dtype_bytes(dtype_))),
+      memory_(memory) {
+  NIBBLE_ASSERT(memory.size() == bytes(matrix, dtype_, rows));
+  read_stored(reader,
+              matrix,
+              first,
+              static_cast<std::size_t>(rows),
+              0,
+              static_cast<std::size_t>(columns_),
+              stride_,
+              memory.data());
+}
+
+ConstTensorView StagedRows::rows(std::int64_t first,
+                                 std::int64_t count,
+                                 std::vector<std::byte>& into) const {
+  const std::size_t element = dtype_bytes(dtype_);
+  const auto columns = static_cast<std::size_t>(columns_);
+  into.resize(static_cast<std::size_t>(count) * columns * element);
+  transpose_elements(memory_.data() + static_cast<std::size_t>(first) * element,
+                     stride_,
+                     static_cast<std::size_t>(count),
+                     columns,
+                     into.data(),
+                     columns,
+                     element);
+  return {into.data(), dtype_, {count, columns_}};
 }
 
 void refuse_non_finite(const container::CheckpointReader& reader,

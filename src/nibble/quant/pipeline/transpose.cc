@@ -84,6 +84,13 @@ void transpose(const std::uint16_t* from,
   for (std::size_t c0 = 0; c0 < whole_columns; c0 += kLine) {
     const std::size_t c1 = std::min(whole_columns, c0 + kLine);
     for (std::size_t r = 0; r < whole_rows; r += kSquare) {
+      if (r % kLine == 0) {
+        // The same lines of the rows that come next: they are too far apart
+        // for the processor to foresee. Beyond the end is allowed.
+        for (std::size_t c = c0 + kLine; c < c1 + kLine; ++c) {
+          __builtin_prefetch(from + c * from_stride + r);
+        }
+      }
       for (std::size_t c = c0; c < c1; c += kSquare) {
         transpose_square(from + c * from_stride + r,
                          from_stride,
