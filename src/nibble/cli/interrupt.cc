@@ -30,9 +30,11 @@ void on_signal(int /*signal*/) {
   if (scope_open.load() && !interrupt_flag.exchange(true)) {
     return;
   }
-  put("\nnibble: interrupted\nhint: ");
-  put(hint_text.load());
-  put("\n");
+  if (const char* hint = hint_text.load()) {
+    put("\nnibble: interrupted\nhint: ");
+    put(hint);
+    put("\n");
+  }
   _exit(kFailed);
 }
 

@@ -25,7 +25,8 @@ class InterruptScope {
   [[nodiscard]] const std::atomic<bool>& flag() const;
 };
 
-// What the program says when it ends at once. Must be a string literal.
+// What the program says when it ends at once. Must be a string literal; nullptr:
+// nothing at all, in one of several processes of which another one speaks.
 void set_interrupt_hint(const char* hint);
 
 }  // namespace nibble::cli

@@ -15,6 +15,7 @@
 #include "nibble/cli/interrupt.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/progress.h"
+#include "nibble/cli/ranks.h"
 #include "nibble/cli/session.h"
 #include "nibble/cli/table.h"
 #include "nibble/load/checkpoint_directory.h"
@@ -150,11 +151,7 @@ nlohmann::json to_json(const quant::QuantizeReport& report) {
           {"tensors", quant::read_receipt(report.output).at("tensors")}};
 }
 
-int quantize(const Options& options, const Session& session) {
-  refuse_unsupported(options);
-  const load::CheckpointDirectory source =
-      load::open_checkpoint(options.source);
-  const quant::Recipe recipe = quant::load_recipe(options.recipe);
+quant::QuantizeOptions job_of(const Options& options, const Session& session) {
   quant::QuantizeOptions job;
   job.output = options.output;
   job.shard_bytes = options.shard_bytes;
@@ -162,28 +159,61 @@ int quantize(const Options& options, const Session& session) {
                                              : quant::Numerics::kReference;
   job.memory_bytes = session.memory_bytes;
   job.overwrite = options.overwrite;
-  if (options.dry_run) {
-    const quant::Plan plan = quant::make_plan(source, recipe, job);
-    if (options.json) {
-      print_json(quant::to_json(plan, source));
-    } else {
-      print(plan_text(plan));
-    }
+  return job;
+}
+
+int print_plan(const Options& options, const Session& session) {
+  const load::CheckpointDirectory source =
+      load::open_checkpoint(options.source);
+  const quant::Recipe recipe = quant::load_recipe(options.recipe);
+  const quant::Plan plan =
+      quant::make_plan(source, recipe, job_of(options, session));
+  if (options.json) {
+    print_json(quant::to_json(plan, source));
+  } else {
+    print(plan_text(plan));
+  }
+  return kDone;
+}
+
+int quantize_in_ranks(const Options& options,
+                      const Session& session,
+                      const std::atomic<bool>& stop,
+                      Ranks& ranks) {
+  load::CheckpointDirectory source;
+  quant::Recipe recipe;
+  ranks.together([&] {
+    source = load::open_checkpoint(options.source);
+    recipe = quant::load_recipe(options.recipe);
+  });
+  quant::QuantizeOptions job = job_of(options, session);
+  job.ranks = &ranks;
+  Progress progress(session);
+  const bool speaks = ranks.rank() == 0;
+  const quant::QuantizeReport report = quant::quantize(
+      source, recipe, job, speaks ? progress : null_progress(), stop);
+  if (!speaks) {
     return kDone;
   }
-
-  set_interrupt_hint(
-      "the same command goes on from here; NAME.partial may be deleted");
-  const InterruptScope scope;
-  Progress progress(session);
-  const quant::QuantizeReport report =
-      quant::quantize(source, recipe, job, progress, scope.flag());
   if (options.json) {
     print_json(to_json(report));
   } else {
     print(report_text(options.output, report));
   }
   return kDone;
+}
+
+int quantize(const Options& options, const Session& session) {
+  refuse_unsupported(options);
+  if (options.dry_run) {
+    return print_plan(options, session);
+  }
+  set_interrupt_hint(
+      "the same command goes on from here; nibble clean removes what is there");
+  const InterruptScope scope;
+  return run_in_ranks(session, scope.flag(), [&](Ranks& ranks) {
+    return quantize_in_ranks(options, session, scope.flag(), ranks);
+  });
 }
 
 }  // namespace

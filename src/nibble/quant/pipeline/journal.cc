@@ -1,8 +1,11 @@
 #include "nibble/quant/pipeline/journal.h"
 
+#include <algorithm>
 #include <bit>
+#include <fcntl.h>
 #include <string_view>
 #include <sys/file.h>
+#include <unistd.h>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -41,6 +44,19 @@ std::vector<std::string> valid_lines(std::string_view text,
     lines.emplace_back(body);
     end += newline + 1;
   }
+}
+
+std::string text_of(const File& file) {
+  const std::uint64_t size = file.size_bytes();
+  NIBBLE_CHECK(size <= kMaxJournalBytes,
+               kCorruptData,
+               "{}: found {} bytes, expected at most {}",
+               file.path().string(),
+               size,
+               kMaxJournalBytes);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 json to_json(const JobKey& key) {
@@ -117,35 +133,36 @@ ErrorSums sums_from(const json& bits) {
           std::bit_cast<float>(bits.at(4).get<std::uint32_t>())};
 }
 
-}  // namespace
+// The journal of a process, made empty when there is none. Never emptied: it
+// may be another process's that came first.
+File open_journal(const std::filesystem::path& path) {
+  const int made = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (made < 0) {
+    fail_errno("open", path.string());
+  }
+  ::close(made);
+  return File::open_write(path);
+}
 
-Journal Journal::open(const std::filesystem::path& directory,
+bool lock_now(const File& file) {
+  return ::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0;
+}
+
+// Whether name is that of a journal.
+bool names_journal(const std::string& name) {
+  const std::string first = kJournalName;
+  if (!name.starts_with(first) || name == first) {
+    return name == first;
+  }
+  return name[first.size()] == '.' && name.size() > first.size() + 1 &&
+         name.find_first_not_of("0123456789", first.size() + 1) ==
+             std::string::npos;
+}
+
+void refuse_other_job(const std::filesystem::path& directory,
+                      const std::string& line,
                       const JobKey& key) {
-  const std::filesystem::path path = directory / kJournalName;
-  Journal journal(std::filesystem::exists(path) ? File::open_write(path)
-                                                : File::create(path));
-  if (!lock_now(journal.file_)) {
-    fail_with_hint(ErrorCode::kInvalidArgument,
-                   "wait for it, or choose another output",
-                   "output {}: found another process at work on it",
-                   directory.string());
-  }
-  const std::uint64_t size = journal.file_.size_bytes();
-  NIBBLE_CHECK(size <= kMaxJournalBytes,
-               kCorruptData,
-               "{}: found {} bytes, expected at most {}",
-               path.string(),
-               size,
-               kMaxJournalBytes);
-  std::string text(static_cast<std::size_t>(size), '\0');
-  journal.file_.read(0, std::as_writable_bytes(std::span(text)));
-  journal.lines_ = valid_lines(text, journal.end_);
-  if (journal.lines_.empty()) {
-    journal.append_line(to_json(key).dump());
-    return journal;
-  }
-  const std::string difference =
-      difference_of(key_from(journal.lines_.front()), key);
+  const std::string difference = difference_of(key_from(line), key);
   if (!difference.empty()) {
     fail_with_hint(ErrorCode::kInvalidArgument,
                    "repeat the earlier command to finish it, or start anew "
@@ -155,46 +172,56 @@ Journal Journal::open(const std::filesystem::path& directory,
                    directory.string(),
                    difference);
   }
-  journal.lines_.erase(journal.lines_.begin());
+}
+
+}  // namespace
+
+std::string to_line(std::size_t item, const ItemResult& result) {
+  return json{{"item", item},
+              {"source", result.source_checksum},
+              {"outputs", result.output_checksums},
+              {"sums", sums_json(result.sums)}}
+      .dump();
+}
+
+std::pair<std::size_t, ItemResult> from_line(const std::string& line) {
+  const json entry = json::parse(line);
+  return {entry.at("item").get<std::size_t>(),
+          ItemResult{entry.at("source").get<std::string>(),
+                     entry.at("outputs").get<std::vector<std::string>>(),
+                     sums_from(entry.at("sums"))}};
+}
+
+Journal Journal::open(const std::filesystem::path& directory,
+                      const JobKey& key,
+                      int number) {
+  std::filesystem::path path = directory / kJournalName;
+  if (number > 0) {
+    path += fmt::format(".{}", number);
+  }
+  Journal journal(open_journal(path));
+  if (!lock_now(journal.file_)) {
+    fail_with_hint(ErrorCode::kInvalidArgument,
+                   "wait for it, or choose another output",
+                   "output {}: found another process at work on it",
+                   directory.string());
+  }
+  const std::vector<std::string> lines =
+      valid_lines(text_of(journal.file_), journal.end_);
+  if (lines.empty()) {
+    journal.append_line(to_json(key).dump());
+  } else {
+    refuse_other_job(directory, lines.front(), key);
+  }
   return journal;
 }
 
-bool lock_now(const File& file) {
-  return ::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0;
-}
-
-std::vector<std::optional<ItemResult>> Journal::take_results(
-    std::size_t items) {
-  std::vector<std::optional<ItemResult>> results(items);
-  for (const std::string& line : lines_) {
-    const json entry = json::parse(line, nullptr, false);
-    // Lines with a right digest and this plan's hash are ours.
-    const auto item = entry.at("item").get<std::size_t>();
-    NIBBLE_CHECK(item < items,
-                 kCorruptData,
-                 "{}: found item {}, expected fewer than {}",
-                 file_.path().string(),
-                 item,
-                 items);
-    results[item] =
-        ItemResult{entry.at("source").get<std::string>(),
-                   entry.at("outputs").get<std::vector<std::string>>(),
-                   sums_from(entry.at("sums"))};
-  }
-  lines_.clear();
-  return results;
-}
-
 void Journal::append(std::size_t item, const ItemResult& result) {
-  append_line(json{{"item", item},
-                   {"source", result.source_checksum},
-                   {"outputs", result.output_checksums},
-                   {"sums", sums_json(result.sums)}}
-                  .dump());
+  append_line(to_line(item, result));
 }
 
 void Journal::append_line(const std::string& text) {
-  const std::string line = digest_of(text) + " " + text + "\n";
+  const std::string line = fmt::format("{} {}\n", digest_of(text), text);
   file_.write(end_, std::as_bytes(std::span(line)));
   end_ += line.size();
 }
@@ -206,8 +233,60 @@ std::optional<JobKey> Journal::key_in(const std::filesystem::path& directory) {
   }
   std::uint64_t end = 0;
   const std::vector<std::string> lines =
-      valid_lines(read_text_file(path, kMaxJournalBytes), end);
+      valid_lines(text_of(File::open_read(path)), end);
   return lines.empty() ? std::nullopt : key_from(lines.front());
+}
+
+std::vector<std::filesystem::path> journals_in(
+    const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> journals;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (names_journal(entry.path().filename().string())) {
+      journals.push_back(entry.path());
+    }
+  }
+  std::sort(journals.begin(), journals.end());
+  return journals;
+}
+
+std::optional<std::vector<File>> lock_all(
+    const std::vector<std::filesystem::path>& journals) {
+  std::vector<File> locked;
+  for (const std::filesystem::path& path : journals) {
+    locked.push_back(File::open_read(path));
+    if (!lock_now(locked.back())) {
+      return std::nullopt;
+    }
+  }
+  return locked;
+}
+
+std::vector<std::optional<ItemResult>> claims_in(
+    const std::filesystem::path& directory,
+    const JobKey& key,
+    std::size_t items) {
+  std::vector<std::optional<ItemResult>> claims(items);
+  for (const std::filesystem::path& path : journals_in(directory)) {
+    std::uint64_t end = 0;
+    const std::vector<std::string> lines =
+        valid_lines(text_of(File::open_read(path)), end);
+    if (lines.empty()) {
+      continue;
+    }
+    refuse_other_job(directory, lines.front(), key);
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      // Lines with a right digest and this plan's hash are ours.
+      auto [item, result] = from_line(lines[i]);
+      NIBBLE_CHECK(item < items,
+                   kCorruptData,
+                   "{}: found item {}, expected fewer than {}",
+                   path.string(),
+                   item,
+                   items);
+      claims[item] = std::move(result);
+    }
+  }
+  return claims;
 }
 
 }  // namespace nibble::quant

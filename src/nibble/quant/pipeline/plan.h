@@ -11,6 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "nibble/container/file_set.h"
+#include "nibble/base/ranks/ranks.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/quant/core/format.h"
 #include "nibble/quant/recipe/recipe.h"
@@ -63,6 +64,8 @@ struct QuantizeOptions {
   std::uint64_t memory_bytes = 0;  // 0 = half of what is available
   bool overwrite = false;          // replace a checkpoint at output
   std::string format = "compressed_tensors";
+  // The processes that do this job together; nullptr = this one alone.
+  Ranks* ranks = nullptr;
   // Called before each step that touches the disk ("reserve", "write",
   // "journal", "rename" ...), from any thread. Tests make steps fail here.
   std::function<void(std::string_view step)> before_step;

@@ -14,6 +14,7 @@
 #include "nibble/base/hash.h"
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
+#include "nibble/base/ranks/ranks.h"
 #include "nibble/container/safetensors/index.h"
 #include "nibble/container/safetensors/writer.h"
 #include "nibble/quant/pipeline/check.h"
@@ -22,6 +23,7 @@
 #include "nibble/quant/pipeline/layout.h"
 #include "nibble/quant/pipeline/output_place.h"
 #include "nibble/quant/pipeline/partial/partial.h"
+#include "nibble/quant/pipeline/partial/shared_work.h"
 #include "nibble/quant/pipeline/partial/source_watch.h"
 #include "nibble/quant/pipeline/publish.h"
 #include "nibble/quant/pipeline/receipt.h"
@@ -65,16 +67,33 @@ std::vector<std::string> output_names(const Plan& plan, const Item& item) {
   return names;
 }
 
+// Bytes that are read for an item.
+std::uint64_t source_bytes_of(const Plan& plan,
+                              const load::CheckpointDirectory& source,
+                              const Item& item) {
+  const auto tensors = source.reader->tensors();
+  if (item.copy) {
+    return tensors[plan.tensors[item.index].tensor].bytes;
+  }
+  const MatrixSource& matrix = plan.layers[item.index].source;
+  return static_cast<std::uint64_t>(matrix.rows * matrix.columns) *
+         dtype_bytes(tensors[matrix.tensor].dtype);
+}
+
+// One run, in one of the processes that share it. The leader makes and finishes
+// what exists once.
 class Job {
  public:
   Job(const load::CheckpointDirectory& source,
       Plan plan,
       const QuantizeOptions& options,
+      Ranks& ranks,
       ProgressSink& progress,
       const std::atomic<bool>& stop)
       : source_(source),
         plan_(std::move(plan)),
         options_(options),
+        ranks_(ranks),
         progress_(progress),
         stop_(stop),
         output_(resolved_output(options.output)),
@@ -85,10 +104,11 @@ class Job {
 
   QuantizeReport run() {
     start_ = Clock::now();
-    prepare_directory();
-    Journal journal = Journal::open(partial_, key_);
+    expect_same_job(ranks_, key_);
+    lead([&] { prepare_directory(); });
+    ranks_.together([&] { open_journals(); });
     try {
-      return run_in(journal);
+      return run_locked();
     } catch (const Error& error) {
       leave(error);
     } catch (const fs::filesystem_error& error) {
@@ -107,17 +127,37 @@ class Job {
     }
   }
 
+  [[nodiscard]] bool leads() const { return ranks_.rank() == 0; }
+
+  // The leader does it while the others wait.
+  void lead(FunctionRef<void()> work) {
+    ranks_.together([&] {
+      if (leads()) {
+        work();
+      }
+    });
+  }
+
   void prepare_directory();
-  QuantizeReport run_in(Journal& journal);
-  Results claimed_results(Journal& journal);
-  void distrust(const container::CheckpointWriter& writer, Results& results);
+  void open_journals();
+  QuantizeReport run_locked();
+  std::unique_ptr<container::CheckpointWriter> open_files();
+  void distrust(const container::CheckpointWriter& writer, Results& claims);
   [[nodiscard]] std::size_t source_file(std::size_t item) const;
-  std::vector<ItemResult> write_tensors(Journal& journal);
+  std::vector<ItemResult> write_tensors();
+  std::vector<ItemResult> write_items(container::CheckpointWriter& writer,
+                                      Results results,
+                                      const std::vector<bool>& own);
+  void merge_journals(std::span<const std::size_t> from_others,
+                      std::span<const ItemResult> results);
+  std::vector<CopiedFile> write_side_files();
+  QuantizeReport report();
   [[noreturn]] void leave(const Error& error) const;
 
   const load::CheckpointDirectory& source_;
   Plan plan_;
   const QuantizeOptions& options_;
+  Ranks& ranks_;
   ProgressSink& progress_;
   const std::atomic<bool>& stop_;
   const fs::path output_;
@@ -125,9 +165,11 @@ class Job {
   const std::vector<Item> items_;
   const SourceWatch watch_;
   const JobKey key_;
+  std::optional<Journal> journal_;
+  std::vector<File> locks_;  // of journals of processes that are no more
   Clock::time_point start_;
   std::size_t resumed_ = 0;
-  std::size_t finished_ = 0;  // items that the journal tells of
+  std::size_t finished_ = 0;  // items that journals tell of
 };
 
 // Makes the partial directory, or accepts the one that is there.
@@ -148,19 +190,52 @@ void Job::prepare_directory() {
   fs::create_directories(partial_);
 }
 
-// What an earlier run claims to have finished.
-Results Job::claimed_results(Journal& journal) {
-  Results results = journal.take_results(items_.size());
-  finished_ = static_cast<std::size_t>(
-      std::count_if(results.begin(), results.end(), [](const auto& result) {
-        return result.has_value();
-      }));
-  return results;
+void Job::open_journals() {
+  journal_ = Journal::open(partial_, key_, ranks_.rank());
+  if (!leads()) {
+    return;
+  }
+  // An earlier run of more processes left journals that are nobody's now,
+  // unless one of those processes still runs.
+  std::vector<fs::path> others;
+  for (const fs::path& path : journals_in(partial_)) {
+    const std::string number = path.extension().string().substr(1);
+    if (path.filename() != kJournalName &&
+        std::stoi(number) >= ranks_.count()) {
+      others.push_back(path);
+    }
+  }
+  auto locks = lock_all(others);
+  if (!locks) {
+    fail_with_hint(ErrorCode::kInvalidArgument,
+                   "wait for it, or end it",
+                   "output {}: found a process of an earlier run at work on it",
+                   output_.string());
+  }
+  locks_ = std::move(*locks);
 }
 
-// Forgets results whose bytes on disk are not what the journal says.
-void Job::distrust(const container::CheckpointWriter& writer,
-                   Results& results) {
+// The files at their full size: made by the leader, then opened by all.
+std::unique_ptr<container::CheckpointWriter> Job::open_files() {
+  std::unique_ptr<container::CheckpointWriter> writer;
+  const auto open = [&] {
+    step("reserve");
+    writer = container::write_files(plan_.file_kind,
+                                    partial_,
+                                    files_of(plan_),
+                                    container::ExistingFiles::kContinue);
+  };
+  lead(open);
+  ranks_.together([&] {
+    if (!leads()) {
+      open();
+    }
+  });
+  return writer;
+}
+
+// Forgets claims whose bytes on disk are not what a journal says.
+void Job::distrust(const container::CheckpointWriter& writer, Results& claims) {
   std::unordered_map<std::string_view, std::uint64_t> bytes;  // by name
   for (const auto& shard : plan_.shards) {
     for (const container::TensorInfo& tensor : shard) {
@@ -170,60 +245,25 @@ void Job::distrust(const container::CheckpointWriter& writer,
   const auto holds = [&](const std::string& name, const std::string& checksum) {
     return checksum_of(writer, name, bytes.at(name)) == checksum;
   };
-  parallel_for(
-      static_cast<std::int64_t>(items_.size()),
-      1,
-      [&](std::int64_t begin, std::int64_t) {
-        const auto i = static_cast<std::size_t>(begin);
-        if (!results[i]) {
-          return;
-        }
-        stop_if_asked(stop_);
-        const std::vector<std::string> names = output_names(plan_, items_[i]);
-        bool good = names.size() == results[i]->output_checksums.size();
-        for (std::size_t j = 0; good && j < names.size(); ++j) {
-          good = holds(names[j], results[i]->output_checksums[j]);
-        }
-        if (!good) {
-          results[i].reset();
-        }
-      });
-}
-
-std::vector<ItemResult> Job::write_tensors(Journal& journal) {
-  Results done = claimed_results(journal);
-  step("reserve");
-  const auto writer =
-      container::write_files(plan_.file_kind,
-                             partial_,
-                             files_of(plan_),
-                             container::ExistingFiles::kContinue);
-  distrust(*writer, done);
-  for (const auto& result : done) {
-    resumed_ += result.has_value() ? 1 : 0;
-  }
-  progress_.begin("quantizing", plan_.source_bytes);
-  std::vector<ItemResult> results =
-      execute({.plan = plan_,
-               .source = source_,
-               .writer = *writer,
-               .progress = progress_,
-               .stop = stop_,
-               .results = std::move(done),
-               .finished =
-                   [&](std::size_t item, const ItemResult& result) {
-                     watch_.check(source_file(item));
-                     step("journal");
-                     journal.append(item, result);
-                     ++finished_;
-                   },
-               .before_step = options_.before_step});
-  progress_.end();
-  step("finish");
-  writer->finish();
-  step("sync");
-  writer->sync();
-  return results;
+  parallel_for(static_cast<std::int64_t>(items_.size()),
+               1,
+               [&](std::int64_t begin, std::int64_t) {
+                 const auto i = static_cast<std::size_t>(begin);
+                 if (!claims[i] || !checks_item(ranks_, i)) {
+                   return;
+                 }
+                 stop_if_asked(stop_);
+                 const std::vector<std::string> names =
+                     output_names(plan_, items_[i]);
+                 bool good = names.size() == claims[i]->output_checksums.size();
+                 for (std::size_t j = 0; good && j < names.size(); ++j) {
+                   good = holds(names[j], claims[i]->output_checksums[j]);
+                 }
+                 if (!good) {
+                   claims[i].reset();
+                 }
+               });
+  agree_on(ranks_, claims);
 }
 
 // The file that an item is read from, as an index into reader->files().
@@ -234,9 +274,92 @@ std::size_t Job::source_file(std::size_t item) const {
   return source_.reader->tensors()[tensor].file;
 }
 
-QuantizeReport Job::run_in(Journal& journal) {
-  const std::vector<ItemResult> results = write_tensors(journal);
-  watch_.check_all();
+std::vector<ItemResult> Job::write_tensors() {
+  Results done = claims_in(partial_, key_, items_.size());
+  const auto claimed = [](const auto& result) { return result.has_value(); };
+  finished_ = static_cast<std::size_t>(
+      std::count_if(done.begin(), done.end(), claimed));
+  const auto writer = open_files();
+  distrust(*writer, done);
+  resumed_ = static_cast<std::size_t>(
+      std::count_if(done.begin(), done.end(), claimed));
+
+  std::vector<std::uint64_t> weights;
+  for (const Item& item : items_) {
+    weights.push_back(source_bytes_of(plan_, source_, item));
+  }
+  const std::vector<bool> own = own_items(ranks_, done, weights);
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    total += own[i] ? weights[i] : 0;
+  }
+  progress_.begin("quantizing", total);
+  std::vector<ItemResult> results = write_items(*writer, std::move(done), own);
+  progress_.end();
+  if (!leads()) {
+    step("sync");
+    writer->sync();
+  }
+  merge_journals(exchange(ranks_, own, results), results);
+  lead([&] {
+    step("finish");
+    writer->finish();
+    step("sync");
+    writer->sync();
+  });
+  return results;
+}
+
+// Makes own items; results of other processes stay empty.
+std::vector<ItemResult> Job::write_items(container::CheckpointWriter& writer,
+                                         Results results,
+                                         const std::vector<bool>& own) {
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (!results[i] && !own[i]) {
+      results[i].emplace();
+    }
+  }
+  return execute({.plan = plan_,
+                  .source = source_,
+                  .writer = writer,
+                  .progress = progress_,
+                  .stop = stop_,
+                  .results = std::move(results),
+                  .finished =
+                      [&](std::size_t item, const ItemResult& result) {
+                        watch_.check(source_file(item));
+                        step("journal");
+                        journal_->append(item, result);
+                        ++finished_;
+                      },
+                  .before_step = options_.before_step});
+}
+
+// From here on the leader's journal tells everything, and is the only one:
+// publishing removes it with the last step.
+void Job::merge_journals(std::span<const std::size_t> from_others,
+                         std::span<const ItemResult> results) {
+  ranks_.together([&] {
+    if (!leads()) {
+      journal_.reset();
+      return;
+    }
+    for (const std::size_t item : from_others) {
+      journal_->append(item, results[item]);
+    }
+  });
+  lead([&] {
+    locks_.clear();
+    for (const fs::path& path : journals_in(partial_)) {
+      if (path.filename() != kJournalName) {
+        fs::remove(path);
+      }
+    }
+  });
+}
+
+// Everything but weights and receipt.
+std::vector<CopiedFile> Job::write_side_files() {
   step("index");
   if (plan_.file_kind == container::FileKind::kSafetensors &&
       plan_.shards.size() > 1) {
@@ -253,9 +376,10 @@ QuantizeReport Job::run_in(Journal& journal) {
       files.back().name = name;
     }
   }
-  step("check");
-  check_output(plan_, results, partial_, progress_, stop_);
+  return files;
+}
 
+QuantizeReport Job::report() {
   QuantizeReport report;
   report.output = output_;
   report.source_bytes = plan_.source_bytes;
@@ -264,35 +388,59 @@ QuantizeReport Job::run_in(Journal& journal) {
   report.resumed_parts = resumed_;
   report.notes = plan_.notes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  report.peak_rss_bytes = peak_resident_bytes();
-  step("receipt");
-  write_file_atomically(partial_ / kReceiptName,
-                        receipt_text(plan_,
-                                     source_,
-                                     results,
-                                     files,
-                                     {report.seconds, report.peak_rss_bytes}));
-  publish(partial_, output_, options_.overwrite, options_.before_step);
+  for (const std::string& bytes :
+       ranks_.gather(std::to_string(peak_resident_bytes()))) {
+    report.peak_rss_bytes =
+        std::max<std::uint64_t>(report.peak_rss_bytes, std::stoull(bytes));
+  }
   return report;
+}
+
+QuantizeReport Job::run_locked() {
+  const std::vector<ItemResult> results = write_tensors();
+  std::vector<CopiedFile> files;
+  lead([&] {
+    watch_.check_all();
+    files = write_side_files();
+    step("check");
+    check_output(plan_, results, partial_, progress_, stop_);
+  });
+  QuantizeReport made = report();
+  lead([&] {
+    step("receipt");
+    write_file_atomically(partial_ / kReceiptName,
+                          receipt_text(plan_,
+                                       source_,
+                                       results,
+                                       files,
+                                       {made.seconds, made.peak_rss_bytes}));
+    publish(partial_, output_, options_.overwrite, options_.before_step);
+  });
+  return made;
 }
 
 // Keeps what a later run can use, removes the rest, and says so.
 void Job::leave(const Error& error) const {
-  const bool keep = may_continue(error.code()) && finished_ > 0;
-  if (!keep) {
-    try {
-      remove_journal_last(partial_);
-    } catch (const fs::filesystem_error&) {
-      // The first failure is the one to tell.
+  // Otherwise other processes are still at work here, until they are ended.
+  const bool over = ranks_.count() == 1 || ranks_.failed_together();
+  const bool useful = may_continue(error.code()) && finished_ > 0;
+  if (over && !useful) {
+    if (leads()) {
+      try {
+        remove_journal_last(partial_);
+      } catch (const fs::filesystem_error&) {
+        // The first failure is the one to tell.
+      }
     }
     throw error;  // NOLINT: the same error goes on
   }
   std::string hint = error.hint();
-  if (hint.find(kGoOn) == std::string::npos) {
+  if (may_continue(error.code()) && hint.find(kGoOn) == std::string::npos) {
     hint += hint.empty() ? "" : "; ";
     hint += fmt::format("{} to go on from here", kGoOn);
   }
-  hint += ", or remove what is there: nibble clean " + partial_.string();
+  hint += hint.empty() ? "" : may_continue(error.code()) ? ", or " : "; ";
+  hint += "remove what is there: nibble clean " + partial_.string();
   throw Error(error.code(), error.what(), hint);
 }
 
@@ -326,6 +474,15 @@ std::optional<QuantizeReport> already_published(
   return report;
 }
 
+// Processes of one machine share its memory.
+QuantizeOptions with_share(QuantizeOptions options, const Ranks& ranks) {
+  if (options.memory_bytes == 0 && ranks.count_here() > 1) {
+    options.memory_bytes = available_memory_bytes() / 2 /
+                           static_cast<std::uint64_t>(ranks.count_here());
+  }
+  return options;
+}
+
 }  // namespace
 
 QuantizeReport quantize(const load::CheckpointDirectory& source,
@@ -336,12 +493,22 @@ QuantizeReport quantize(const load::CheckpointDirectory& source,
   NIBBLE_CHECK(!options.output.empty(),
                kInvalidArgument,
                "output: found no path, expected a directory");
-  if (auto report = already_published(source, recipe, options)) {
-    return std::move(*report);
+  const std::unique_ptr<Ranks> alone = single_rank();
+  Ranks& ranks = options.ranks == nullptr ? *alone : *options.ranks;
+  std::optional<QuantizeReport> published;
+  ranks.together([&] {
+    if (ranks.rank() == 0) {
+      published = already_published(source, recipe, options);
+    }
+  });
+  if (ranks.gather(published ? "published" : "").front() == "published") {
+    return published.value_or(QuantizeReport{});
   }
-  Plan plan = make_plan(source, recipe, options);
+  std::optional<Plan> plan;
+  ranks.together(
+      [&] { plan = make_plan(source, recipe, with_share(options, ranks)); });
   try {
-    return Job(source, std::move(plan), options, progress, stop).run();
+    return Job(source, std::move(*plan), options, ranks, progress, stop).run();
   } catch (const fs::filesystem_error& error) {
     fail(ErrorCode::kIo, "{}", error.what());
   }

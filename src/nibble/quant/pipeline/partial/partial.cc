@@ -12,13 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether a journal was created and its first line never written: a process
+// Whether journals were created and the first line never written: the processes
 // died at once, so that there is nothing else.
 bool just_begun(const fs::path& directory) {
   std::error_code error;
   return fs::file_size(directory / kJournalName, error) == 0 && !error &&
-         std::distance(fs::directory_iterator(directory),
-                       fs::directory_iterator()) == 1;
+         journals_in(directory).size() ==
+             static_cast<std::size_t>(std::distance(
+                 fs::directory_iterator(directory), fs::directory_iterator()));
 }
 
 bool is_ours(const fs::path& directory) {
@@ -40,7 +41,7 @@ std::optional<Partial> partial_at(const fs::path& path) {
   if (const auto key = Journal::key_in(place)) {
     partial.source_path = key->source_path;
   }
-  partial.in_use = !lock_now(File::open_read(place / kJournalName));
+  partial.in_use = !lock_all(journals_in(place));
   return partial;
 }
 
@@ -70,8 +71,8 @@ bool remove_partial(const fs::path& path) {
                kInvalidArgument,
                "{}: found no partial result of nibble",
                path.string());
-  const File journal = File::open_read(partial->path / kJournalName);
-  if (!lock_now(journal)) {
+  const auto locks = lock_all(journals_in(partial->path));
+  if (!locks) {
     return false;
   }
   remove_journal_last(partial->path);

@@ -109,6 +109,41 @@ TEST_F(PartialResults, StayWhileSomebodyWorksOnThem) {
   EXPECT_TRUE(remove_partial(path));
 }
 
+// Several processes may have worked on one, and the first may be gone.
+TEST_F(PartialResults, StayWhileAnyOfSeveralProcessesWorksOnThem) {
+  const fs::path path = make("busy.partial");
+  {
+    const Journal third = Journal::open(path, kKey, 3);
+    EXPECT_TRUE(find_partials(temporary_.path()).front().in_use);
+    EXPECT_FALSE(remove_partial(path));
+  }
+  EXPECT_TRUE(remove_partial(path));
+  EXPECT_FALSE(fs::exists(path));
+}
+
+TEST_F(PartialResults, HoldTheClaimsOfAllJournals) {
+  const fs::path path = make("x.partial");
+  const ItemResult result{"source", {"a", "b"}, {1, 2, 3, 4, 5}};
+  for (int number = 0; number < 12; ++number) {
+    Journal journal = Journal::open(path, kKey, number);
+    journal.append(static_cast<std::size_t>(2 * number), result);
+  }
+  write_file_atomically(path / "nibble.journal.old", "no journal");
+  EXPECT_EQ(journals_in(path).size(), 12u);
+  EXPECT_EQ(journals_in(path).front(), path / kJournalName);
+  const auto claims = claims_in(path, kKey, 24);
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    ASSERT_EQ(claims[i].has_value(), i % 2 == 0);
+    if (claims[i]) {
+      EXPECT_EQ(claims[i]->output_checksums, result.output_checksums);
+      EXPECT_EQ(claims[i]->sums.product, result.sums.product);
+    }
+  }
+  expect_error(ErrorCode::kCorruptData, "expected fewer than 20", [&] {
+    static_cast<void>(claims_in(path, kKey, 20));
+  });
+}
+
 TEST_F(PartialResults, SayWhatAnotherJobDidOtherwise) {
   const fs::path path = make("x.partial");
   const auto refused = [&](JobKey key, const std::string& part) {

@@ -1,0 +1,58 @@
+#include "nibble/cli/ranks.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/core.h>
+
+#include "nibble/base/error.h"
+#include "nibble/base/parallel.h"
+#include "nibble/cli/exit_code.h"
+#include "nibble/cli/interrupt.h"
+#include "nibble/cli/output.h"
+
+namespace nibble::cli {
+namespace {
+
+// What only this process knows to be over. Prints the cause, unless that is a
+// signal which all got, and ends the others.
+void end_all(Ranks& ranks, const Error& error) {
+  set_interrupt_hint(nullptr);  // mpirun ends this process by a signal, too
+  if (error.code() != ErrorCode::kInterrupted) {
+    print_error(fmt::format("nibble: rank {}: {}", ranks.rank(), error.what()));
+  } else if (ranks.rank() == 0) {
+    print_error(std::string("nibble: ") + error.what());
+  }
+  if (!error.hint().empty() &&
+      (error.code() != ErrorCode::kInterrupted || ranks.rank() == 0)) {
+    print_error("hint: " + error.hint());
+  }
+  ranks.abort(exit_code(error.code()));
+}
+
+}  // namespace
+
+int run_in_ranks(const Session& session,
+                 const std::atomic<bool>& stop,
+                 FunctionRef<int(Ranks&)> work) {
+  const std::unique_ptr<Ranks> ranks = join_ranks(stop);
+  if (ranks->count_here() > 1 && session.threads == 0) {
+    set_thread_count(std::max(1, thread_count() / ranks->count_here()));
+  }
+  if (ranks->rank() > 0) {
+    set_interrupt_hint(nullptr);
+  }
+  try {
+    return work(*ranks);
+  } catch (const Error& error) {
+    if (ranks->count() > 1 && !ranks->failed_together()) {
+      end_all(*ranks, error);
+    }
+    if (ranks->rank() == 0) {
+      throw;
+    }
+    return exit_code(error.code());
+  }
+}
+
+}  // namespace nibble::cli
