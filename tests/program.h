@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct ProgramResult {
   int status = -1;  // exit status, or 128 + the signal that ended it
   std::string out;
   std::string error;
+  std::uint64_t peak_rss_bytes = 0;
 };
 
 // Runs the built nibble with arguments in the source directory, input as its

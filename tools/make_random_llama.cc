@@ -152,11 +152,41 @@ std::uint16_t random_weight(std::uint64_t seed, std::uint64_t index) {
                                0.02F);
 }
 
+// The header and a length first, so that what is not written takes no disk.
+class WeightsFile {
+ public:
+  WeightsFile(const std::filesystem::path& path,
+              std::span<const TensorInfo> tensors)
+      : file_(nibble::File::create(path)) {
+    const std::string header = nibble::container::serialize_safetensors_header(
+        tensors, {{"format", "pt"}});
+    std::uint64_t offset = header.size();
+    for (const TensorInfo& tensor : tensors) {
+      offsets_[tensor.name] = offset;
+      offset += tensor.bytes;
+    }
+    std::filesystem::resize_file(path, offset);
+    file_.write(0, std::as_bytes(std::span(header)));
+  }
+
+  void write(std::string_view name,
+             std::uint64_t offset,
+             std::span<const std::byte> data) const {
+    file_.write(offsets_.at(std::string(name)) + offset, data);
+  }
+
+  void sync() const { file_.sync(); }
+
+ private:
+  nibble::File file_;
+  std::map<std::string, std::uint64_t> offsets_;
+};
+
 // The first elements of one tensor, a few megabytes at a time.
 void write_tensor(const TensorInfo& tensor,
                   std::int64_t elements,
                   std::uint64_t seed,
-                  nibble::container::CheckpointWriter& writer) {
+                  const WeightsFile& writer) {
   constexpr std::int64_t kChunk = std::int64_t{1} << 20;
   const bool norm = tensor.shape.rank() == 1;
   nibble::parallel_for(
@@ -258,40 +288,10 @@ void write_json(const std::filesystem::path& path, const nlohmann::json& json) {
   NIBBLE_CHECK(out.good(), kIo, "{}: cannot be written", path.string());
 }
 
-// The header and a length first, so that what is not written takes no disk.
-class SparseWriter final : public nibble::container::CheckpointWriter {
- public:
-  SparseWriter(const std::filesystem::path& path,
-               std::span<const TensorInfo> tensors)
-      : file_(nibble::File::create(path)) {
-    const std::string header = nibble::container::serialize_safetensors_header(
-        tensors, {{"format", "pt"}});
-    std::uint64_t offset = header.size();
-    for (const TensorInfo& tensor : tensors) {
-      offsets_[tensor.name] = offset;
-      offset += tensor.bytes;
-    }
-    std::filesystem::resize_file(path, offset);
-    file_.write(0, std::as_bytes(std::span(header)));
-  }
-
-  void write(std::string_view name,
-             std::uint64_t offset,
-             std::span<const std::byte> data) override {
-    file_.write(offsets_.at(std::string(name)) + offset, data);
-  }
-
-  void sync() override { file_.sync(); }
-
- private:
-  nibble::File file_;
-  std::map<std::string, std::uint64_t> offsets_;
-};
-
 void write_weights(const std::filesystem::path& out,
                    const Sizes& sizes,
                    std::span<const TensorInfo> tensors) {
-  SparseWriter writer(out / nibble::container::kSafetensorsSingleName, tensors);
+  WeightsFile writer(out / nibble::container::kSafetensorsSingleName, tensors);
   std::uint64_t seed = mixed(sizes.seed);
   for (const TensorInfo& tensor : tensors) {
     seed = mixed(seed + 1);

@@ -406,14 +406,17 @@ QuantizeReport Job::run_locked() {
     check_output(plan_, results, partial_, progress_, stop_);
   });
   QuantizeReport made = report();
+  // Of all ranks, and of this one with the receipt's text in its memory.
+  const auto figures = [&]() -> RunFigures {
+    made.peak_rss_bytes =
+        std::max<std::uint64_t>(made.peak_rss_bytes, peak_resident_bytes());
+    return {made.seconds, made.peak_rss_bytes};
+  };
   lead([&] {
     step("receipt");
-    write_file_atomically(partial_ / kReceiptName,
-                          receipt_text(plan_,
-                                       source_,
-                                       results,
-                                       files,
-                                       {made.seconds, made.peak_rss_bytes}));
+    write_file_atomically(
+        partial_ / kReceiptName,
+        receipt_text(plan_, source_, results, files, figures));
     publish(partial_, output_, options_.overwrite, options_.before_step);
   });
   return made;

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "nibble/base/function_ref.h"
 #include "nibble/quant/pipeline/execute.h"
 #include "nibble/quant/pipeline/plan.h"
 
@@ -41,7 +42,7 @@ struct RunFigures {
                                        const load::CheckpointDirectory& source,
                                        std::span<const ItemResult> results,
                                        std::span<const CopiedFile> files,
-                                       const RunFigures& figures);
+                                       FunctionRef<RunFigures()> figures);
 
 // The receipt of a written directory. kNotFound when it has none,
 // kCorruptData when it is no JSON object.
