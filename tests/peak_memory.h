@@ -43,7 +43,7 @@ inline nlohmann::json expect_peak_below(const std::string& source,
                   "2",
                   "--memory",
                   std::to_string(budget_bytes / kMiB) + "MiB",
-                  "--json"});
+                  "--quiet"});
   if (run.status != 0) {
     ADD_FAILURE() << run.error;
     return nullptr;
