@@ -100,4 +100,9 @@ void set_interrupt_hint(const char* hint) {
   hint_text.store(hint);
 }
 
+void ignore_interrupts() {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+}
+
 }  // namespace nibble::cli

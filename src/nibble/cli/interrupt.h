@@ -29,4 +29,7 @@ class InterruptScope {
 // nothing at all, in one of several processes of which another one speaks.
 void set_interrupt_hint(const char* hint);
 
+// From here on Ctrl-C does nothing: the program is about to end by itself.
+void ignore_interrupts();
+
 }  // namespace nibble::cli

@@ -17,7 +17,7 @@ namespace {
 // What only this process knows to be over. Prints the cause, unless that is a
 // signal which all got, and ends the others.
 void end_all(Ranks& ranks, const Error& error) {
-  set_interrupt_hint(nullptr);  // mpirun ends this process by a signal, too
+  ignore_interrupts();  // mpirun sends one to each process that still runs
   if (error.code() != ErrorCode::kInterrupted) {
     print_error(fmt::format("nibble: rank {}: {}", ranks.rank(), error.what()));
   } else if (ranks.rank() == 0) {
