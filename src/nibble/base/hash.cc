@@ -3,24 +3,52 @@
 #include <fmt/core.h>
 #include <xxhash.h>
 
+#include "nibble/base/cpu.h"
+#include "nibble/base/hash_x86.h"
+
 namespace nibble {
+namespace {
+
+using UpdateFn = void (*)(void* state, const void* data, std::size_t bytes);
+
+UpdateFn update_function(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return update_hash_avx512;
+  }
+  if (isa == Isa::kAvx2) {
+    return update_hash_avx2;
+  }
+#else
+  static_cast<void>(isa);
+#endif
+  return [](void* state, const void* data, std::size_t bytes) {
+    XXH3_128bits_update(static_cast<XXH3_state_t*>(state), data, bytes);
+  };
+}
+
+}  // namespace
 
 struct Hasher::State {
   State() : xxh(XXH3_createState()) { XXH3_128bits_reset(xxh); }
+
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+
   ~State() { XXH3_freeState(xxh); }
 
   XXH3_state_t* xxh;
 };
 
 Hasher::Hasher() : state_(std::make_unique<State>()) {}
+
 Hasher::Hasher(Hasher&&) noexcept = default;
 Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 Hasher::~Hasher() = default;
 
 void Hasher::update(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+  static const UpdateFn update = update_function(best_isa());
+  update(state_->xxh, bytes.data(), bytes.size());
 }
 
 void Hasher::update(std::string_view text) {
