@@ -38,6 +38,7 @@ int run(int argc, const char* const* argv) {
   add_recipes(app, session);
   add_clean(app, session);
   add_shell_commands(app, session);
+  add_engines(app, session);
 
   if (const std::optional<int> status = parse(app, argc, argv)) {
     return *status;

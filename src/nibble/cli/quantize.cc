@@ -1,7 +1,5 @@
 #include "nibble/quant/pipeline/quantize.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +12,15 @@
 #include "nibble/cli/exit_code.h"
 #include "nibble/cli/interrupt.h"
 #include "nibble/cli/output.h"
+#include "nibble/cli/plan_text.h"
 #include "nibble/cli/progress.h"
 #include "nibble/cli/ranks.h"
 #include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
 #include "nibble/load/checkpoint_directory.h"
+#include "nibble/quant/engines/assess.h"
+#include "nibble/quant/pipeline/engine_facts.h"
 #include "nibble/quant/pipeline/receipt.h"
+#include "nibble/quant/planning/forecast.h"
 
 namespace nibble::cli {
 namespace {
@@ -30,13 +31,13 @@ struct Options {
   std::string output;
   std::string layout = "hf";
   std::string numerics = "exact";
+  std::vector<std::string> engines;
   std::uint64_t shard_bytes = quant::QuantizeOptions{}.shard_bytes;
   bool dry_run = false;
   bool overwrite = false;
   bool json = false;
   // Promised names that nothing answers yet: accepted to be refused clearly.
   std::string calibration;
-  std::string engine;
   std::int64_t shards = 0;
 };
 
@@ -71,52 +72,12 @@ void refuse_unsupported(const Options& options) {
            "no calibration",
            "the algorithms of this version need none");
   }
-  if (!options.engine.empty()) {
-    refuse("--for",
-           options.engine,
-           "no engine",
-           "this version holds no table of what engines accept");
-  }
   if (options.output.empty() && !options.dry_run) {
     refuse("-o",
            "nothing",
            "a directory",
            "nibble quantize SRC --recipe int4 -o OUT");
   }
-}
-
-std::string plan_text(const quant::Plan& plan) {
-  std::map<std::string, std::size_t> schemes;
-  for (const quant::PlannedLayer& layer : plan.layers) {
-    ++schemes[layer.spec ? describe(*layer.spec) : "dense, cut from a stack"];
-  }
-  std::size_t copied = 0;
-  for (const quant::PlannedTensor& tensor : plan.tensors) {
-    copied += tensor.fate == quant::Fate::kCopied ? 1 : 0;
-  }
-  Table fates({"matrices", "become"});
-  for (const auto& [scheme, count] : schemes) {
-    fates.add({std::to_string(count), scheme});
-  }
-  fates.add({std::to_string(copied), "copied as they are"});
-  std::string text =
-      fates.text() +
-      fmt::format(
-          "\nsize         {} from {}, {:.3f} bits a weight\n"
-          "disk         {}; {} {}, and {} beside\n"
-          "peak memory  {}\n",
-          format_size(plan.output_bytes),
-          format_size(plan.source_bytes),
-          plan.bits_per_weight,
-          format_size(plan.disk_bytes),
-          plan.shard_names.size(),
-          plan.shard_names.size() == 1 ? "weight file" : "weight files",
-          plan.side_files.size(),
-          format_size(plan.peak_memory_bytes));
-  for (const std::string& note : plan.notes) {
-    text += "note: " + note + "\n";
-  }
-  return text;
 }
 
 std::string report_text(const std::string& output,
@@ -159,20 +120,30 @@ quant::QuantizeOptions job_of(const Options& options, const Session& session) {
                                              : quant::Numerics::kReference;
   job.memory_bytes = session.memory_bytes;
   job.overwrite = options.overwrite;
+  job.engines = options.engines;
   return job;
 }
 
+// Prints the plan and, when an engine refuses it, fails as the job would.
 int print_plan(const Options& options, const Session& session) {
   const load::CheckpointDirectory source =
       load::open_checkpoint(options.source);
   const quant::Recipe recipe = quant::load_recipe(options.recipe);
-  const quant::Plan plan =
-      quant::make_plan(source, recipe, job_of(options, session));
+  quant::QuantizeOptions job = job_of(options, session);
+  job.engines.clear();
+  const quant::Plan plan = quant::make_plan(source, recipe, job);
+  job.engines = options.engines;
+  const quant::Forecast forecast = quant::forecast(plan, source, job);
   if (options.json) {
-    print_json(quant::to_json(plan, source));
+    nlohmann::json document = quant::to_json(plan, source);
+    document.update(quant::to_json(forecast, plan));
+    print_json(document);
   } else {
-    print(plan_text(plan));
+    print(plan_text(plan, source, forecast, session.verbose));
   }
+  flush_output();
+  quant::refuse_unless_accepted(options.engines,
+                                quant::model_facts(plan, source));
   return kDone;
 }
 
@@ -205,6 +176,9 @@ int quantize_in_ranks(const Options& options,
 
 int quantize(const Options& options, const Session& session) {
   refuse_unsupported(options);
+  for (const std::string& engine : options.engines) {
+    (void)quant::engine_named(engine);
+  }
   if (options.dry_run) {
     return print_plan(options, session);
   }
@@ -251,9 +225,15 @@ void add_quantize(CLI::App& app, Session& session) {
       ->capture_default_str()
       ->check(CLI::IsMember({"exact", "reference"}))
       ->type_name("MODE");
+  command
+      .add_option("--for",
+                  options->engines,
+                  "Refuse what these engines will not load (nibble engines)")
+      ->delimiter(',')
+      ->type_name("ENGINE");
   command.add_flag("--dry-run",
                    options->dry_run,
-                   "Print the plan; read headers only, write nothing");
+                   "Print the plan and what it takes; write nothing");
   command.add_flag("--overwrite",
                    options->overwrite,
                    "Replace the checkpoint that is at OUT");
@@ -266,7 +246,6 @@ void add_quantize(CLI::App& app, Session& session) {
   command.add_flag("--json", options->json, "One JSON document");
   command.add_option("--shards", options->shards)->group("");
   command.add_option("--calibration", options->calibration)->group("");
-  command.add_option("--for", options->engine)->group("");
 }
 
 }  // namespace nibble::cli

@@ -64,5 +64,6 @@ void add_compare(CLI::App& app, Session& session);
 void add_recipes(CLI::App& app, Session& session);
 void add_clean(CLI::App& app, Session& session);
 void add_shell_commands(CLI::App& app, Session& session);
+void add_engines(CLI::App& app, Session& session);
 
 }  // namespace nibble::cli

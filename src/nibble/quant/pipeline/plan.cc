@@ -15,6 +15,7 @@
 #include "nibble/model/config_json.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/config_edit.h"
+#include "nibble/quant/pipeline/engine_facts.h"
 #include "nibble/quant/pipeline/layout.h"
 #include "nibble/quant/pipeline/output_place.h"
 #include "nibble/quant/pipeline/survey.h"
@@ -77,6 +78,7 @@ class Planner {
   Plan take() {
     note_family();
     add_tensors();
+    refuse_unless_accepted(options_.engines, model_facts(plan_, source_));
     lay_out(plan_, *source_.reader, options_.shard_bytes);
     plan_memory();
     plan_disk();
@@ -266,6 +268,7 @@ void Planner::add_tensor(std::size_t index,
           "other programs may not: keep the table dense for these",
           module.name));
     }
+    plan_.roles.push_back(module.role);
   }
   if (quantized) {
     planned.fate = is_stack(place) ? Fate::kSplit : Fate::kQuantized;
@@ -301,6 +304,7 @@ void Planner::add_tensors() {
         place.part == "weight" && tensors[i].shape.rank() == 2) {
       plan_.decisions.push_back(
           {place.module, tensors[i].shape[0], tensors[i].shape[1], {}});
+      plan_.roles.push_back(place.role);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "nibble/container/file_set.h"
 #include "nibble/base/ranks/ranks.h"
 #include "nibble/load/checkpoint_directory.h"
+#include "nibble/model/family.h"
 #include "nibble/quant/core/format.h"
 #include "nibble/quant/recipe/recipe.h"
 
@@ -66,6 +67,8 @@ struct QuantizeOptions {
   std::string format = "compressed_tensors";
   // The processes that do this job together; nullptr = this one alone.
   Ranks* ranks = nullptr;
+  // Engines that must take the result (quant/engines): "vllm" ...
+  std::vector<std::string> engines;
   // Called before each step that touches the disk ("reserve", "write",
   // "journal", "rename" ...), from any thread. Tests make steps fail here.
   std::function<void(std::string_view step)> before_step;
@@ -82,6 +85,7 @@ struct Plan {
   std::vector<PlannedLayer> layers;  // in the order of their source tensors
   // Every linear, quantized or not, as the format declares them.
   std::vector<LayerDecision> decisions;
+  std::vector<model::Role> roles;  // of the decisions
   // Files of the output: their tensors, their names and, for torch files, the
   // beginnings of tensor names that stand in the plan only.
   container::FileKind file_kind = container::FileKind::kSafetensors;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -13,13 +14,6 @@
 
 namespace nibble::quant {
 namespace {
-
-bool reaches_any(const std::vector<Pattern>& patterns,
-                 const LinearModule& linear) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const auto& each) {
-    return reaches(each, linear);
-  });
-}
 
 std::string_view last_part(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
@@ -80,13 +74,17 @@ std::string meant(const Pattern& pattern,
 }
 
 void check_patterns(std::size_t rule,
-                    const std::vector<Pattern>& patterns,
+                    std::span<const Pattern> patterns,
+                    const std::unordered_set<std::string_view>& names,
                     std::span<const LinearModule> linears) {
   for (const Pattern& pattern : patterns) {
     const bool fits =
-        std::any_of(linears.begin(), linears.end(), [&](const auto& linear) {
-          return reaches(pattern, linear);
-        });
+        pattern.is_exact()
+            ? names.contains(pattern.text())
+            : std::any_of(
+                  linears.begin(), linears.end(), [&](const auto& linear) {
+                    return reaches(pattern, linear);
+                  });
     if (!fits) {
       fail_with_hint(
           ErrorCode::kBadRecipe,
@@ -103,14 +101,14 @@ void check_patterns(std::size_t rule,
 }
 
 [[noreturn]] void report_dead(std::size_t rule,
-                              const std::vector<Pattern>& patterns,
+                              const RulePatterns& rules,
                               std::span<const LinearModule> linears,
                               std::span<const Decision> decisions) {
   // Who decided the linears that this rule fits.
   std::map<std::string, std::size_t> before;
   bool kept_by_default = false;
   for (std::size_t i = 0; i < linears.size(); ++i) {
-    if (reaches_any(patterns, linears[i])) {
+    if (rules.reaches_any(rule, linears[i])) {
       const auto decided = decisions[i].rule;
       kept_by_default = kept_by_default || !decided;
       ++before[decided ? fmt::format("rules[{}]", *decided)
@@ -139,19 +137,6 @@ void check_patterns(std::size_t rule,
 
 }  // namespace
 
-std::vector<std::vector<Pattern>> compile_patterns(const Recipe& recipe) {
-  std::vector<std::vector<Pattern>> rules;
-  for (std::size_t i = 0; i < recipe.rules.size(); ++i) {
-    with_context(fmt::format("rules[{}].match", i), [&] {
-      auto& patterns = rules.emplace_back();
-      for (const std::string& text : recipe.rules[i].match) {
-        patterns.emplace_back(text);
-      }
-    });
-  }
-  return rules;
-}
-
 bool reaches(const Pattern& pattern, const LinearModule& linear) {
   const std::string_view text = pattern.text();
   const bool named =
@@ -160,35 +145,72 @@ bool reaches(const Pattern& pattern, const LinearModule& linear) {
          pattern.fits(linear.module);
 }
 
-std::optional<std::size_t> first_rule(
-    const Recipe& recipe,
-    std::span<const std::vector<Pattern>> rules,
-    const LinearModule& linear,
-    bool only_forced) {
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    if ((recipe.rules[i].force || !only_forced) &&
-        reaches_any(rules[i], linear)) {
-      return i;
+RulePatterns::RulePatterns(const Recipe& recipe) : recipe_(recipe) {
+  for (std::size_t rule = 0; rule < recipe.rules.size(); ++rule) {
+    with_context(fmt::format("rules[{}].match", rule), [&] {
+      auto& patterns = patterns_.emplace_back();
+      for (const std::string& text : recipe.rules[rule].match) {
+        patterns.emplace_back(text);
+        if (patterns.back().is_exact()) {
+          exact_[text].push_back(rule);
+        } else {
+          wild_.emplace_back(rule, patterns.size() - 1);
+        }
+      }
+    });
+  }
+}
+
+std::optional<std::size_t> RulePatterns::first_rule(const LinearModule& linear,
+                                                    bool only_forced) const {
+  std::optional<std::size_t> first;
+  if (const auto exact = exact_.find(linear.module); exact != exact_.end()) {
+    const auto& rules = exact->second;
+    const auto counted =
+        std::find_if(rules.begin(), rules.end(), [&](std::size_t rule) {
+          return counts(rule, only_forced);
+        });
+    if (counted != rules.end()) {
+      first = *counted;
     }
   }
-  return std::nullopt;
+  for (const auto& [rule, index] : wild_) {
+    if (first && *first < rule) {
+      break;
+    }
+    if (counts(rule, only_forced) && reaches(patterns_[rule][index], linear)) {
+      return rule;
+    }
+  }
+  return first;
+}
+
+bool RulePatterns::reaches_any(std::size_t rule,
+                               const LinearModule& linear) const {
+  return std::any_of(patterns_[rule].begin(),
+                     patterns_[rule].end(),
+                     [&](const auto& each) { return reaches(each, linear); });
 }
 
 void check_rules_live(const Recipe& recipe,
-                      std::span<const std::vector<Pattern>> rules,
+                      const RulePatterns& rules,
                       std::span<const LinearModule> linears,
                       std::span<const Decision> decisions) {
+  std::unordered_set<std::string_view> names;
+  for (const LinearModule& linear : linears) {
+    names.insert(linear.module);
+  }
   for (std::size_t rule = 0; rule < rules.size(); ++rule) {
     if (recipe.rules[rule].optional) {
       continue;
     }
-    check_patterns(rule, rules[rule], linears);
+    check_patterns(rule, rules.of(rule), names, linears);
     const bool live = std::any_of(
         decisions.begin(), decisions.end(), [rule](const Decision& decision) {
           return decision.rule == rule;
         });
     if (!live) {
-      report_dead(rule, rules[rule], linears, decisions);
+      report_dead(rule, rules, linears, decisions);
     }
   }
 }

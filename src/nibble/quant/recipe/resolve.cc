@@ -20,11 +20,11 @@ bool on_keep_list(const model::Family& family, model::Role role) {
 
 Decision decide(const Recipe& recipe,
                 const model::Family& family,
-                std::span<const std::vector<Pattern>> rules,
+                const RulePatterns& rules,
                 const LinearModule& linear) {
   Decision decision;
   const bool kept = recipe.defaults && on_keep_list(family, linear.role);
-  decision.rule = first_rule(recipe, rules, linear, kept);
+  decision.rule = rules.first_rule(linear, kept);
   if (kept && !decision.rule) {
     decision.reason = fmt::format("{} is on the keep list of {}",
                                   model::role_name(linear.role),
@@ -88,7 +88,7 @@ std::vector<Decision> resolve(const Recipe& recipe,
   NIBBLE_CHECK(!linears.empty(),
                kUnsupported,
                "model: found no linear layer, expected at least one");
-  const auto rules = compile_patterns(recipe);
+  const RulePatterns rules(recipe);
   std::vector<Decision> decisions;
   decisions.reserve(linears.size());
   for (const LinearModule& linear : linears) {
