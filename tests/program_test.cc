@@ -30,9 +30,11 @@ const std::vector<std::string> kCommands = {"quantize",
                                             "template",
                                             "inspect",
                                             "verify",
+                                            "report",
                                             "compare",
                                             "recipes",
-                                            "clean"};
+                                            "clean",
+                                            "engines"};
 
 // Runs and expects a refusal: the status, an error line, nothing on stdout.
 ProgramResult refused(int status, const std::vector<std::string>& arguments) {
@@ -231,6 +233,7 @@ TEST(BadInput, EveryCommandRefusesAMissingModel) {
            {"template", none, "--messages", scratch.file("t")},
            {"inspect", none},
            {"verify", none},
+           {"report", none, "-o", scratch.file("r")},
            {"compare", none, "int4", "--text", scratch.file("t")}}) {
     EXPECT_THAT(refused(3, line).error, HasSubstr("none")) << line[0];
   }
@@ -659,103 +662,6 @@ TEST(Quantize, DryRunWritesNothing) {
                                      "--dry-run"});
   EXPECT_TRUE(plan.contains("bits_per_weight")) << plan.dump();
   EXPECT_TRUE(fs::is_empty(scratch.path()));
-}
-
-TEST(Quantize, DryRunFoldsTheFatesAndListsThemAllWhenVerbose) {
-  const ScratchDirectory scratch;
-  const std::vector<std::string> arguments = {"quantize",
-                                              bundled("fable-moe"),
-                                              "--recipe",
-                                              "int4",
-                                              "-o",
-                                              scratch.file("out"),
-                                              "--dry-run"};
-  const ProgramResult folded = run_nibble(arguments);
-  EXPECT_EQ(folded.status, 0) << folded.error;
-  EXPECT_THAT(folded.out, HasSubstr("attention is on the keep list of llama4"));
-  EXPECT_THAT(folded.out, HasSubstr("int4 group 128"));
-  EXPECT_THAT(folded.out, HasSubstr("time         about"));
-  EXPECT_THAT(folded.out, HasSubstr("ranks        1, 2 (vllm, sglang); not 4"));
-  EXPECT_THAT(folded.out, HasSubstr("llama.cpp     refuses"));
-  EXPECT_EQ(folded.out.find("experts.3.up_proj"), std::string::npos);
-
-  std::vector<std::string> verbose = arguments;
-  verbose.emplace_back("--verbose");
-  EXPECT_THAT(run_nibble(verbose).out,
-              HasSubstr("model.layers.1.feed_forward.experts.3.up_proj"));
-  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
-}
-
-TEST(Quantize, DryRunTellsTimeDiskRanksAndEngines) {
-  const Json plan = run_nibble_json({"quantize",
-                                     bundled("fable-moe"),
-                                     "--recipe",
-                                     "fp8",
-                                     "--dry-run",
-                                     "--for",
-                                     "vllm,tensorrt-llm"});
-  EXPECT_GT(plan.at("time").at("seconds").get<double>(), 0);
-  EXPECT_GT(plan.at("time").at("measured").at("read_bytes").get<int>(), 0);
-  EXPECT_GT(plan.at("disk").at("free_bytes").get<double>(), 0);
-  ASSERT_EQ(plan.at("engines").size(), 2U);
-  EXPECT_EQ(plan.at("engines").at(1).at("engine"), "tensorrt-llm");
-  EXPECT_EQ(plan.at("engines").at(1).at("verdict"), "accepts");
-  // By channel no group is cut, so heads decide.
-  EXPECT_EQ(plan.at("tensor_parallel").at(0).at("degrees"), (Json{1, 2, 4, 8, 16}));
-  EXPECT_EQ(plan.at("expert_parallel"), (Json{1, 2, 4, 8}));
-}
-
-TEST(Quantize, ForAnEngineRefusesWhatItRefuses) {
-  const ScratchDirectory scratch;
-  for (const bool dry : {false, true}) {
-    std::vector<std::string> arguments = {"quantize",
-                                          bundled("fable-moe"),
-                                          "--recipe",
-                                          "int4",
-                                          "-o",
-                                          scratch.file("out"),
-                                          "--for",
-                                          "vllm",
-                                          "--for",
-                                          "tensorrt-llm"};
-    if (dry) {
-      arguments.emplace_back("--dry-run");
-    }
-    const ProgramResult run = run_nibble(arguments);
-    EXPECT_EQ(run.status, 3) << run.error;
-    EXPECT_THAT(run.error,
-                HasSubstr("module model.layers.0.feed_forward.down_proj: found "
-                          "int4 group 128, which tensorrt-llm refuses"));
-    EXPECT_THAT(run.error, HasSubstr("expected fp8 by channel, token inputs"));
-    EXPECT_THAT(run.error, HasSubstr("hint: "));
-    EXPECT_EQ(run.out.empty(), !dry);
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
-}
-
-TEST(Quantize, ForAnUnknownEngineSuggestsTheNearest) {
-  const ProgramResult run = run_nibble({"quantize",
-                                        bundled("fable-moe"),
-                                        "--recipe",
-                                        "int4",
-                                        "--dry-run",
-                                        "--for",
-                                        "sglan"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.error, HasSubstr("engine: found sglan"));
-  EXPECT_THAT(run.error, HasSubstr("did you mean sglang?"));
-}
-
-TEST(Engines, ListsRulesCutsAndSources) {
-  const Json all = run_nibble_json({"engines"});
-  EXPECT_EQ(all.at("engines").size(), 5U);
-  EXPECT_GT(all.at("rules").size(), 50U);
-  EXPECT_GT(all.at("sources").size(), 10U);
-  const Json one = run_nibble_json({"engines", "llama.cpp"});
-  for (const Json& rule : one.at("rules")) {
-    EXPECT_EQ(rule.at("engine"), "llama.cpp");
-  }
-  EXPECT_EQ(run_nibble({"engines", "llamacpp"}).status, 2);
 }
 
 TEST(Quantize, PlainProgressIsALineOnStandardError) {

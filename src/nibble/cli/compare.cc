@@ -13,15 +13,14 @@
 #include "nibble/base/error.h"
 #include "nibble/base/file.h"
 #include "nibble/base/memory_budget.h"
-#include "nibble/base/units.h"
 #include "nibble/cli/child.h"
+#include "nibble/cli/compare_rows.h"
 #include "nibble/cli/exit_code.h"
 #include "nibble/cli/interrupt.h"
 #include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/prompt.h"
 #include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
 #include "nibble/quant/pipeline/inspect.h"
 #include "nibble/quant/pipeline/quantize.h"
 #include "nibble/text/evaluate.h"
@@ -39,6 +38,7 @@ struct Options {
   std::vector<std::string> recipes;
   std::string text;
   std::string keep;
+  std::string html;
   text::EvaluateOptions evaluate;
   std::optional<double> most_kl;
   bool json = false;
@@ -160,52 +160,11 @@ json measure(const Options& options, const fs::path& version, bool is_source) {
   row.update(
       run_in_child([&] { return score_version(options, version, is_source); }));
   const quant::InspectReport inspected = quant::inspect(version);
+  row.update(scheme_columns(version));
   row["format"] = inspected.format;
   row["bytes"] = inspected.bytes;
   row["bits_per_weight"] = inspected.bits_per_weight;
   return row;
-}
-
-std::string number(const json& row,
-                   const char* key,
-                   const char* format,
-                   double factor = 1) {
-  return row.contains(key) ? fmt::format(fmt::runtime(format),
-                                         factor * row.at(key).get<double>())
-                           : "-";
-}
-
-std::string size(const json& row, const char* key) {
-  return row.contains(key) ? format_size(row.at(key).get<std::uint64_t>())
-                           : "-";
-}
-
-std::string to_text(const json& rows) {
-  Table table({"version",
-               "size",
-               "bits/w",
-               "perplexity",
-               "mean KL",
-               "top-1 %",
-               "prompt t/s",
-               "new t/s",
-               "memory",
-               "quantized in",
-               "with"});
-  for (const json& row : rows) {
-    table.add({row.at("recipe").get<std::string>(),
-               size(row, "bytes"),
-               number(row, "bits_per_weight", "{:.3f}"),
-               number(row, "perplexity", "{:.3f}"),
-               number(row, "kl_mean", "{:.5f}"),
-               number(row, "top1", "{:.2f}", 100),
-               number(row, "prompt_tokens_per_second", "{:.0f}"),
-               number(row, "generated_tokens_per_second", "{:.0f}"),
-               size(row, "peak_rss_bytes"),
-               number(row, "seconds", "{:.2f} s"),
-               size(row, "quantize_peak_rss_bytes")});
-  }
-  return table.text();
 }
 
 // Of the rows the first whose distance from the source is too large.
@@ -226,6 +185,10 @@ int compare(const Options& options, const Session& session) {
     }
   };
   // Refuses what can be refused before the first measurement.
+  NIBBLE_CHECK(!fs::is_directory(options.html),
+               kInvalidArgument,
+               "output {}: found a directory, expected the name of a file",
+               options.html);
   std::vector<quant::Recipe> recipes;
   for (const std::string& name : options.recipes) {
     recipes.push_back(quant::load_recipe(name));
@@ -253,7 +216,17 @@ int compare(const Options& options, const Session& session) {
   if (options.json) {
     print_json({{"rows", rows}});
   } else {
-    print(to_text(rows));
+    print(compare_text(rows));
+  }
+  if (!options.html.empty()) {
+    write_file_atomically(
+        options.html,
+        compare_page(fs::weakly_canonical(fs::absolute(options.model))
+                         .filename()
+                         .string(),
+                     options.text,
+                     rows));
+    note(fmt::format("{} written", options.html));
   }
   if (const json* row = over_limit(rows, options.most_kl)) {
     flush_output();
@@ -308,6 +281,11 @@ void add_compare(CLI::App& app, Session& session) {
                   options->most_kl,
                   "Exit code 4 when a version's mean KL is above this")
       ->type_name("X");
+  command
+      .add_option("--html",
+                  options->html,
+                  "Page with size against quality and the table")
+      ->type_name("FILE");
   command.add_flag("--json", options->json, "One JSON document");
 }
 

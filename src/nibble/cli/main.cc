@@ -34,6 +34,7 @@ int run(int argc, const char* const* argv) {
   add_template(app, session);
   add_inspect(app, session);
   add_verify(app, session);
+  add_report(app, session);
   add_compare(app, session);
   add_recipes(app, session);
   add_clean(app, session);

@@ -48,8 +48,17 @@ json tensor_json(const Plan& plan,
   if (!planned.reason.empty()) {
     entry["reason"] = planned.reason;
   }
+  std::uint64_t bytes = planned.fate == Fate::kCopied ? info.bytes : 0;
   for (const std::size_t layer : planned.layers) {
     entry["layers"].push_back(layer_json(plan, plan.layers[layer]));
+    for (const container::TensorInfo& output : plan.layers[layer].outputs) {
+      bytes += output.bytes;
+    }
+  }
+  entry["output_bytes"] = bytes;
+  if (info.shape.elements() > 0) {
+    entry["bits_per_weight"] = 8 * static_cast<double>(bytes) /
+                               static_cast<double>(info.shape.elements());
   }
   return entry;
 }

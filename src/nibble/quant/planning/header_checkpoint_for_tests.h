@@ -38,7 +38,7 @@ class HeaderCheckpoint {
 
   void write(const std::filesystem::path& directory,
              const nlohmann::json& config) {
-    std::vector<container::SafetensorsFile> files;
+    std::vector<container::OutputFile> files;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       files.push_back(
           {container::safetensors_file_name(i, shards_.size()), shards_[i]});

@@ -120,6 +120,26 @@ TEST(Resolve, TheFirstRuleThatFitsWinsAndTheRestStaysDense) {
   EXPECT_EQ(decided.at("model.layers.0.mlp.up_proj").reason, "no rule fits it");
 }
 
+TEST(Resolve, AnExactNameCountsWhereItStandsAmongTheRules) {
+  // Before the glob it wins, behind it the glob does.
+  const std::string exact = "model.layers.0.self_attn.q_proj";
+  const auto before = decide(recipe(
+      R"({"match": "re:.*\\.k_proj", "scheme": "int8"},
+         {"match": ["model.layers.0.self_attn.q_proj",
+                    "model.layers.0.self_attn.v_proj",
+                    "model.layers.1.self_attn.q_proj",
+                    "model.layers.1.self_attn.v_proj"], "scheme": "int8"},
+         {"match": "*.self_attn.*", "scheme": "int8", "group": 64})"));
+  EXPECT_EQ(before.at(exact).rule, 1U);
+  EXPECT_EQ(before.at("model.layers.0.self_attn.k_proj").rule, 0U);
+  const auto behind = decide(recipe(
+      R"({"match": "*.0.self_attn.*", "scheme": "int8"},
+         {"match": ["model.layers.0.self_attn.q_proj",
+                    "model.layers.1.self_attn.o_proj"], "scheme": "int4"})"));
+  EXPECT_EQ(behind.at(exact).rule, 0U);
+  EXPECT_EQ(behind.at("model.layers.1.self_attn.o_proj").rule, 1U);
+}
+
 TEST(Resolve, APatternThatFitsNothingIsRefusedWithASuggestion) {
   refused(R"({"match": "*.self_atn.*", "scheme": "int4"})",
           "did you mean self_attn instead of self_atn?");
