@@ -1,5 +1,6 @@
 #include "nibble/cli/compare_rows.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -147,15 +148,20 @@ std::string plot(const json& rows,
                  const std::string& id,
                  const std::string& title,
                  const std::string& label) {
+  constexpr double kGiB = 1 << 30;
+  double largest = 0;
+  for (const json& row : rows) {
+    largest = std::max(largest, row.at("bytes").get<double>());
+  }
+  const bool large = largest >= kGiB;
   std::vector<report::ScatterPoint> points;
   for (const json& row : rows) {
     if (!row.contains(key) || !(row.at(key).get<double>() > 0)) {
       continue;
     }
-    const double mebibytes =
-        row.at("bytes").get<double>() / static_cast<double>(1 << 20);
+    const double unit = large ? kGiB : kGiB / 1024;
     points.push_back({word(row, "recipe"),
-                      mebibytes,
+                      row.at("bytes").get<double>() / unit,
                       row.at(key).get<double>(),
                       fmt::format("{}: {}, {} {:.5g}",
                                   word(row, "recipe"),
@@ -172,7 +178,8 @@ std::string plot(const json& rows,
                               title +
                                   ": one mark a version; the table below "
                                   "holds the figures.",
-                              "size of the tensors in MiB",
+                              large ? "size of the tensors in GiB"
+                                    : "size of the tensors in MiB",
                               label,
                               points);
 }

@@ -263,7 +263,7 @@ std::string plan_text(const Plan& plan,
       every_tensor ? full_table(plan, source) : folded_table(plan, source);
   text += fmt::format(
       "\nsize         {} from {}, {:.3f} bits a weight\n"
-      "disk         {} of {} free at {}; {} {}, and {} beside\n"
+      "disk         {} of {} free at {}{}; {} {}, and {} beside\n"
       "peak memory  {}\n",
       format_size(plan.output_bytes),
       format_size(plan.source_bytes),
@@ -271,6 +271,7 @@ std::string plan_text(const Plan& plan,
       format_size(plan.disk_bytes),
       format_size(forecast.free_bytes),
       forecast.disk.string(),
+      plan.disk_bytes > forecast.free_bytes ? " (not enough)" : "",
       plan.shard_names.size(),
       plan.shard_names.size() == 1 ? "weight file" : "weight files",
       plan.side_files.size(),

@@ -86,7 +86,8 @@ Axis axis_around(std::string label,
   axis.low = *low;
   axis.high = *high;
   if (logarithmic) {
-    const double room = std::max(std::pow(*high / *low, 0.06), 1.15);
+    const double ratio = *high / *low;
+    const double room = ratio > 1 ? std::pow(ratio, 0.08) : 1.15;
     axis.low /= room;
     axis.high *= room;
   } else {

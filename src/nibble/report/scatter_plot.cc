@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "nibble/report/html.h"
 #include "nibble/report/plots.h"
@@ -7,55 +6,76 @@
 namespace nibble::report {
 namespace {
 
-constexpr double kLine = 15;        // between two labels
-constexpr double kCharacter = 6.9;  // mean width of a label's letters
+constexpr double kLine = 15;        // height of a label
+constexpr double kCharacter = 7.4;  // width of a letter, on the safe side
+constexpr double kMark = 6;         // half the size of a mark, with air
 
-// Where a label stands: right of its point, or left where the plot ends.
-struct Label {
-  std::size_t point = 0;
-  double x = 0;
-  double y = 0;
-  double width = 0;
-  bool leftwards = false;
-
-  [[nodiscard]] double begin() const { return leftwards ? x - width : x; }
+struct Box {
+  double left = 0;
+  double right = 0;
+  double top = 0;
+  double bottom = 0;
 };
 
-bool overlap(const Label& a, const Label& b) {
-  return a.begin() < b.begin() + b.width && b.begin() < a.begin() + a.width &&
-         std::abs(a.y - b.y) < kLine;
+bool overlap(const Box& a, const Box& b) {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom &&
+         b.top < a.bottom;
 }
 
-// From the top down, each label as near to its point as those before allow.
+// Where a label stands: its baseline, and the side of its point.
+struct Label {
+  double x = 0;
+  double y = 0;
+  bool leftwards = false;
+  bool far = false;  // a line leads back to the point
+
+  [[nodiscard]] Box box(double width) const {
+    const double left = leftwards ? x - width : x;
+    return {left, left + width, y - 11, y - 11 + kLine};
+  }
+};
+
+// Places beside a point, the best first; then further and further away.
+std::vector<Label> candidates(double x, double y) {
+  std::vector<Label> all = {{x + 10, y + 4, false, false},
+                            {x - 10, y + 4, true, false},
+                            {x + 7, y - 8, false, false},
+                            {x + 7, y + 17, false, false},
+                            {x - 7, y - 8, true, false},
+                            {x - 7, y + 17, true, false}};
+  for (double away = 2 * kLine; away < 20 * kLine; away += kLine / 2) {
+    for (const double down : {away, -away}) {
+      all.push_back({x + 14, y + 4 + down, false, true});
+      all.push_back({x - 14, y + 4 + down, true, true});
+    }
+  }
+  return all;
+}
+
+// Labels that cover neither each other nor a mark, as far as there is room.
 std::vector<Label> place_labels(const std::vector<ScatterPoint>& points,
                                 const Frame& frame) {
-  std::vector<Label> wanted;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    Label label;
-    label.point = i;
-    label.width = kCharacter * static_cast<double>(points[i].label.size());
-    const double x = frame.at_x(points[i].x);
-    label.leftwards = x + 12 + label.width > frame.width;
-    label.x = label.leftwards ? x - 10 : x + 10;
-    label.y = frame.at_y(points[i].y) + 4;
-    wanted.push_back(label);
+  std::vector<Box> taken;
+  for (const ScatterPoint& point : points) {
+    const double x = frame.at_x(point.x);
+    const double y = frame.at_y(point.y);
+    taken.push_back({x - kMark, x + kMark, y - kMark, y + kMark});
   }
-  std::stable_sort(wanted.begin(),
-                   wanted.end(),
-                   [](const Label& a, const Label& b) { return a.y < b.y; });
   std::vector<Label> placed;
-  for (Label label : wanted) {
-    for (std::size_t moved = 0; moved <= placed.size(); ++moved) {
-      const auto other =
-          std::find_if(placed.begin(), placed.end(), [&](const Label& one) {
-            return overlap(one, label);
-          });
-      if (other == placed.end()) {
-        break;
-      }
-      label.y = other->y + kLine;
-    }
-    placed.push_back(label);
+  for (const ScatterPoint& point : points) {
+    const double width = kCharacter * static_cast<double>(point.label.size());
+    const auto all = candidates(frame.at_x(point.x), frame.at_y(point.y));
+    const auto free = [&](const Label& label) {
+      const Box box = label.box(width);
+      return box.left >= frame.left && box.right <= frame.width &&
+             box.top >= 0 && box.bottom <= frame.height - frame.bottom &&
+             std::none_of(taken.begin(), taken.end(), [&](const Box& other) {
+               return overlap(box, other);
+             });
+    };
+    const auto found = std::find_if(all.begin(), all.end(), free);
+    placed.push_back(found != all.end() ? *found : all.front());
+    taken.push_back(placed.back().box(width));
   }
   return placed;
 }
@@ -79,11 +99,12 @@ std::string scatter_plot(std::string_view id,
   frame.x = axis_around(std::string(x_label), xs, false);
   frame.y = axis_around(std::string(y_label), ys, true);
   std::string drawing = frame.axes();
-  for (const Label& label : place_labels(points, frame)) {
-    const ScatterPoint& point = points[label.point];
-    const double x = frame.at_x(point.x);
-    const double y = frame.at_y(point.y);
-    if (std::abs(label.y - 4 - y) > kLine / 2) {
+  const std::vector<Label> labels = place_labels(points, frame);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Label& label = labels[i];
+    const double x = frame.at_x(points[i].x);
+    const double y = frame.at_y(points[i].y);
+    if (label.far) {
       drawing += shape("line",
                        {{"class", "lead"},
                         {"x1", coordinate(x)},
@@ -91,13 +112,13 @@ std::string scatter_plot(std::string_view id,
                         {"x2", coordinate(label.x)},
                         {"y2", coordinate(label.y - 4)}});
     }
-    drawing += marker(label.point, x, y, point.title);
+    drawing += marker(i, x, y, points[i].title);
     drawing +=
         text_element("text",
                      {{"x", coordinate(label.x)},
                       {"y", coordinate(label.y)},
                       {"text-anchor", label.leftwards ? "end" : "start"}},
-                     point.label);
+                     points[i].label);
   }
   return figure(id, title, description, frame.width, frame.height, drawing);
 }

@@ -33,7 +33,7 @@ double legend(const std::vector<StripSeries>& series,
   double x = frame.left;
   double y = 14;
   for (std::size_t i = 0; i < series.size(); ++i) {
-    const double width = 26 + 7.2 * static_cast<double>(series[i].name.size());
+    const double width = 26 + 7.8 * static_cast<double>(series[i].name.size());
     if (x + width > frame.width && x > frame.left) {
       x = frame.left;
       y += kLegendLine;

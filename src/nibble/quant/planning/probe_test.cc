@@ -31,6 +31,7 @@ TEST(WriteProbe, TheNearestDirectoryThatExists) {
   const TemporaryDirectory scratch;
   EXPECT_EQ(existing_directory(scratch.path()), scratch.path());
   EXPECT_EQ(existing_directory(scratch.path() / "a" / "b"), scratch.path());
+  EXPECT_EQ(existing_directory(scratch.path() / "."), scratch.path());
   EXPECT_EQ(existing_directory("/nonexistent/x"), "/");
 }
 

@@ -42,7 +42,9 @@ fs::path existing_directory(const fs::path& directory) {
   while (!fs::is_directory(path, error) && path.has_relative_path()) {
     path = path.parent_path();
   }
-  return path;
+  // "a/b/" and "a/b/." are a/b.
+  return path.has_filename() || !path.has_relative_path() ? path
+                                                          : path.parent_path();
 }
 
 WriteProbe probe_write(const fs::path& directory,
