@@ -18,6 +18,15 @@ double share_of(const Axis& axis, double value) {
   return (value - axis.low) / (axis.high - axis.low);
 }
 
+// Short also for values far from one: "0.05", "6.85e-4".
+std::string tick_label(double value) {
+  if (value == 0 || (std::abs(value) >= 1e-3 && std::abs(value) < 1e6)) {
+    return fmt::format("{:.6g}", value);
+  }
+  const double power = std::floor(std::log10(std::abs(value)) + 1e-9);
+  return fmt::format("{:.4g}e{:.0f}", value / std::pow(10, power), power);
+}
+
 // 1, 2 or 5 times a power of ten, at least `step`.
 double round_step(double step) {
   const double power = std::pow(10, std::floor(std::log10(step)));
@@ -38,7 +47,7 @@ std::vector<Tick> linear_ticks(const Axis& axis, int wanted) {
   const double first = std::ceil(axis.low / step - 1e-9);
   for (double i = first; i * step <= axis.high * (1 + 1e-9); i += 1) {
     const double value = i * step + 0.0;  // no -0
-    ticks.push_back({value, fmt::format("{:.6g}", value)});
+    ticks.push_back({value, tick_label(value)});
   }
   return ticks;
 }
@@ -57,7 +66,7 @@ std::vector<Tick> log_ticks(const Axis& axis, int wanted) {
           factor == 1 ? (power - first) % skip == 0 : decades < 2.5;
       if (shown && value >= axis.low * (1 - 1e-9) &&
           value <= axis.high * (1 + 1e-9)) {
-        ticks.push_back({value, fmt::format("{:.3g}", value)});
+        ticks.push_back({value, tick_label(value)});
       }
     }
   }

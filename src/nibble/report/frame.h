@@ -34,7 +34,7 @@ struct Tick {
 struct Frame {
   double width = 640;
   double height = 320;
-  double left = 64;
+  double left = 72;
   double right = 16;
   double top = 12;
   double bottom = 46;

@@ -41,7 +41,7 @@ TEST(Ticks, OfLessThanADecadeAreRoundNumbers) {
 
 TEST(Ticks, OfALogarithmAreDecades) {
   EXPECT_THAT(labels({"", 1e-5, 1e-1, true}, 6),
-              ElementsAre("1e-05", "0.0001", "0.001", "0.01", "0.1"));
+              ElementsAre("1e-5", "1e-4", "0.001", "0.01", "0.1"));
   EXPECT_THAT(labels({"", 0.009, 0.3, true}, 6),
               ElementsAre("0.01", "0.02", "0.05", "0.1", "0.2"));
   // As many decades as there are labels for, not hundreds.

@@ -53,7 +53,7 @@ std::string histograms(std::string_view id,
                        const std::vector<Histogram>& all) {
   constexpr double kGap = 26;
   Frame frame;
-  frame.left = 16;
+  frame.left = 28;
   std::vector<double> ends;
   for (const Histogram& histogram : all) {
     ends.insert(ends.end(), {histogram.low, histogram.high});
