@@ -21,6 +21,7 @@
 #include "nibble/quant/pipeline/output_place.h"
 #include "nibble/quant/pipeline/publish.h"
 #include "nibble/quant/pipeline/receipt.h"
+#include "nibble/quant/pipeline/receipt_accounts.h"
 #include "nibble/quant/pipeline/survey.h"
 
 namespace nibble::quant {
@@ -52,6 +53,11 @@ class Verifier {
       quantized_ = open_quantized(*directory_.config, *directory_.reader);
     });
     if (receipt_) {
+      attempt([&] {
+        for (std::string& text : receipt_problems(*receipt_)) {
+          problem(std::move(text));
+        }
+      });
       attempt([&] { check_files(); });
       attempt([&] { check_tensors(); });
       attempt([&] { read_layers(); });
@@ -336,6 +342,12 @@ void Verifier::compare_with(const fs::path& path) {
     }
   }
   compare_copies(source);
+  if (receipt_) {
+    for (std::string& text :
+         source_problems(*receipt_, source.reader->tensors())) {
+      problem(std::move(text));
+    }
+  }
 }
 
 // Tensors that were copied have the source's bytes.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "nibble/base/hash.h"
@@ -43,19 +44,44 @@ std::uint64_t bytes_of(const PlannedLayer& layer, DType dtype) {
          dtype_bytes(dtype);
 }
 
-// A tile of one layer, read, for one thread.
+// A tile of one layer, for one thread, read as the job reads it.
 struct Tile {
   const PlannedLayer* layer = nullptr;
   DType dtype = DType::kBF16;
   std::int64_t rows = 0;
   std::vector<std::byte> source;
+  std::optional<StagedRows> staged;  // of input-major layers
+  std::vector<std::byte> unit;       // what is turned into rows of it
   std::vector<std::byte> packed;
   std::vector<ErrorSums> sums;
   EncodeOptions options;
   TileScratch scratch;
 
-  [[nodiscard]] ConstTensorView weight() const {
-    return {source.data(), dtype, {rows, layer->source.columns}};
+  void read(const container::CheckpointReader& reader) {
+    const MatrixSource& matrix = layer->source;
+    if (matrix.transposed) {
+      source.resize(StagedRows::bytes(matrix, dtype, rows));
+      staged.emplace(reader, matrix, 0, rows, source);
+    } else {
+      source.resize(static_cast<std::size_t>(rows * matrix.columns) *
+                    dtype_bytes(dtype));
+      read_rows(reader, matrix, 0, source, scratch.block);
+    }
+  }
+
+  // Every element, in whatever order.
+  [[nodiscard]] ConstTensorView elements() const {
+    return {source.data(),
+            dtype,
+            {static_cast<std::int64_t>(source.size() / dtype_bytes(dtype))}};
+  }
+
+  [[nodiscard]] ConstTensorView weight(std::int64_t first, std::int64_t count) {
+    if (staged) {
+      return staged->rows(first, count, unit);
+    }
+    return ConstTensorView(source.data(), dtype, {rows, layer->source.columns})
+        .rows(first, count);
   }
 };
 
@@ -162,28 +188,30 @@ bool Probe::read_tiles(const Kind& kind) {
             {tile.layer->source.rows,
              std::max(unit, kTileBytes / row_bytes / unit * unit),
              tile_rows(plan_, *tile.layer, tile.dtype, estimate_.threads)});
-        tile.source.resize(static_cast<std::size_t>(tile.rows * row_bytes));
-        read_rows(
-            reader_, tile.layer->source, 0, tile.source, tile.scratch.block);
-        if (!all_finite(tile.weight())) {
+        tile.read(reader_);
+        if (!all_finite(tile.elements())) {
           tile.rows = 0;  // the job will refuse it, with its place
         }
       });
   read_seconds_ += seconds_since(start);
-  std::erase_if(tiles, [](const Tile& tile) { return tile.rows == 0; });
+  if (std::any_of(tiles.begin(), tiles.end(), [](const Tile& tile) {
+        return tile.rows == 0;
+      })) {
+    return false;
+  }
   for (Tile& tile : tiles) {
     estimate_.read_bytes += tile.source.size();
     tile.packed.resize(packed_bytes(*tile.layer, tile.rows));
     tile.sums.resize(static_cast<std::size_t>(tile.rows));
     if (tile.layer->spec->weight.grain == Grain::kTensor) {
-      const auto [low, high] = range_of(tile.weight());
+      const auto [low, high] = range_of(tile.elements());
       tile.options.tensor_min = low;
       tile.options.tensor_max = high;
     }
     tile.options.numerics = plan_.numerics;
   }
   tiles_ = std::move(tiles);
-  return tiles_.size() == threads;
+  return true;
 }
 
 // Bytes of source a second, all threads together.
@@ -199,11 +227,14 @@ double Probe::encode_tiles(const Kind& kind) {
         [&](std::int64_t t, std::int64_t) {
           Tile& tile = tiles_[static_cast<std::size_t>(t)];
           (void)hash_bytes(tile.source);
-          for (const PackedRun& run :
-               pack_tile({plan_, *tile.layer, tile.options, 0, tile.weight()},
-                         tile.packed,
-                         tile.sums,
-                         tile.scratch)) {
+          const auto weight = [&](std::int64_t first, std::int64_t count) {
+            return tile.weight(first, count);
+          };
+          for (const PackedRun& run : pack_tile(
+                   {plan_, *tile.layer, tile.options, 0, tile.rows, weight},
+                   tile.packed,
+                   tile.sums,
+                   tile.scratch)) {
             (void)hash_bytes(run.bytes);
           }
         });
@@ -224,15 +255,13 @@ void Probe::measure_disk(const std::filesystem::path& output) {
   // The check reads what was just written, from memory: the same tiles again.
   const auto start = Clock::now();
   std::uint64_t bytes = 0;
-  parallel_for(
-      static_cast<std::int64_t>(tiles_.size()),
-      1,
-      [&](std::int64_t t, std::int64_t) {
-        Tile& tile = tiles_[static_cast<std::size_t>(t)];
-        read_rows(
-            reader_, tile.layer->source, 0, tile.source, tile.scratch.block);
-        (void)hash_bytes(tile.source);
-      });
+  parallel_for(static_cast<std::int64_t>(tiles_.size()),
+               1,
+               [&](std::int64_t t, std::int64_t) {
+                 Tile& tile = tiles_[static_cast<std::size_t>(t)];
+                 tile.read(reader_);
+                 (void)hash_bytes(tile.source);
+               });
   for (const Tile& tile : tiles_) {
     bytes += tile.source.size();
   }
