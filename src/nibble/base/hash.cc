@@ -47,8 +47,8 @@ Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 Hasher::~Hasher() = default;
 
 void Hasher::update(std::span<const std::byte> bytes) {
-  static const UpdateFn update = update_function(best_isa());
-  update(state_->xxh, bytes.data(), bytes.size());
+  static const UpdateFn function = update_function(best_isa());
+  function(state_->xxh, bytes.data(), bytes.size());
 }
 
 void Hasher::update(std::string_view text) {
