@@ -29,7 +29,9 @@ RunningProgram::RunningProgram(const std::string& program,
                                const std::vector<std::string>& environment) {
   const std::string out = scratch_.file("out");
   const std::string error = scratch_.file("error");
-  write_content(out, "");  // output() may look before the child runs
+  // The child may be killed before it makes them.
+  write_content(out, "");
+  write_content(error, "");
   std::vector<const char*> argv = {program.c_str()};
   for (const std::string& argument : arguments) {
     argv.push_back(argument.c_str());

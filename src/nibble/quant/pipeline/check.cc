@@ -196,6 +196,7 @@ void check_values(const CheckpointReader& reader, const TensorInfo& tensor) {
 void check_output(const Plan& plan,
                   std::span<const ItemResult> results,
                   const std::filesystem::path& directory,
+                  Part part,
                   ProgressSink& progress,
                   const std::atomic<bool>& stop) {
   const load::CheckpointDirectory output = load::open_checkpoint(directory);
@@ -225,12 +226,18 @@ void check_output(const Plan& plan,
                directory.string(),
                output.reader->tensors().size(),
                written.size());
-  progress.begin("checking", plan.output_bytes);
-  parallel_for(static_cast<std::int64_t>(written.size()),
+  std::vector<Written> own;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = part.number; i < written.size(); i += part.of) {
+    own.push_back(written[i]);
+    bytes += written[i].planned->bytes;
+  }
+  progress.begin("checking", bytes);
+  parallel_for(static_cast<std::int64_t>(own.size()),
                1,
                [&](std::int64_t i, std::int64_t) {
                  stop_if_asked(stop);
-                 const Written& one = written[static_cast<std::size_t>(i)];
+                 const Written& one = own[static_cast<std::size_t>(i)];
                  check_tensor(*output.reader, one);
                  progress.advance(one.planned->bytes);
                });

@@ -28,12 +28,20 @@ namespace nibble::quant {
 void check_values(const container::CheckpointReader& reader,
                   const container::TensorInfo& tensor);
 
+// One of several equal parts of a work.
+struct Part {
+  std::size_t number = 0;  // from 0
+  std::size_t of = 1;
+};
+
 // Reads everything back that was written to directory: headers against the
-// plan, declarations by the format's own reader, checksums, scales. Throws
-// kCheckFailed for the first difference, kInterrupted when stop becomes true.
+// plan, declarations by the format's own reader, and, of a part of the tensors,
+// checksums and scales. Throws kCheckFailed for the first difference,
+// kInterrupted when stop becomes true.
 void check_output(const Plan& plan,
                   std::span<const ItemResult> results,
                   const std::filesystem::path& directory,
+                  Part part,
                   ProgressSink& progress,
                   const std::atomic<bool>& stop);
 

@@ -402,8 +402,16 @@ QuantizeReport Job::run_locked() {
   lead([&] {
     watch_.check_all();
     files = write_side_files();
+  });
+  ranks_.together([&] {
     step("check");
-    check_output(plan_, results, partial_, progress_, stop_);
+    check_output(plan_,
+                 results,
+                 partial_,
+                 {static_cast<std::size_t>(ranks_.rank()),
+                  static_cast<std::size_t>(ranks_.count())},
+                 progress_,
+                 stop_);
   });
   QuantizeReport made = report();
   // Of all ranks, and of this one with the receipt's text in its memory.
