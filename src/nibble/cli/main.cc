@@ -36,6 +36,7 @@ int run(int argc, const char* const* argv) {
   add_verify(app, session);
   add_report(app, session);
   add_compare(app, session);
+  add_convert(app, session);
   add_recipes(app, session);
   add_clean(app, session);
   add_shell_commands(app, session);

@@ -7,7 +7,9 @@
 #include "nibble/backend/cpu/cpu_backend.h"
 #include "nibble/base/error.h"
 #include "nibble/load/load_model.h"
+#include "nibble/load/native_form.h"
 #include "nibble/quant/attach/attach.h"
+#include "nibble/quant/attach/encode_on_load.h"
 #include "nibble/quant/core/registry.h"
 
 namespace nibble::cli {
@@ -29,9 +31,29 @@ void set_int4_layout(const std::string& layout,
   (*entry)["int4_layout"] = layout;
 }
 
+std::unique_ptr<quant::EncodingLayerBuilder> encode_on_load(
+    const LoadedModel& loaded, const std::string& scheme) {
+  if (loaded.quantized) {
+    fail_with_hint(ErrorCode::kInvalidArgument,
+                   "leave --quantize out: the codes that are there run",
+                   "--quantize: found a checkpoint that is already quantized, "
+                   "expected a dense one");
+  }
+  const std::int64_t ranks =
+      load::default_ranks(loaded.checkpoint, load::NativeLayout::kMeta);
+  return std::make_unique<quant::EncodingLayerBuilder>(
+      loaded.checkpoint, quant::choose_mixed(scheme, loaded.checkpoint, ranks));
+}
+
 }  // namespace
 
 void add_load_options(CLI::App& command, LoadOptions& options) {
+  command
+      .add_option("--quantize",
+                  options.quantize,
+                  "Encode experts as they are loaded: int4_mixed or fp8_mixed")
+      ->check(CLI::IsMember({"int4_mixed", "fp8_mixed"}))
+      ->type_name("SCHEME");
   command
       .add_option("--int4-layout",
                   options.int4_layout,
@@ -59,6 +81,11 @@ LoadedModel load_for_running(const std::filesystem::path& path,
                                            *loaded.checkpoint.reader);
   std::vector<const load::LayerBuilder*> builders;
   std::unique_ptr<quant::QuantizedLayerBuilder> packed;
+  std::unique_ptr<quant::EncodingLayerBuilder> encoding;
+  if (!options.quantize.empty()) {
+    encoding = encode_on_load(loaded, options.quantize);
+    builders.push_back(encoding.get());
+  }
   if (loaded.quantized) {
     packed = std::make_unique<quant::QuantizedLayerBuilder>(*loaded.quantized);
     builders.push_back(packed.get());

@@ -23,13 +23,16 @@ struct LoadedModel {
 inline constexpr const char* kModelHelp =
     "Model directory, or gpt-fast's model*.pth";
 
-// What a checkpoint does not tell of itself.
+// How a model is loaded to run.
 struct LoadOptions {
+  // A scheme of Meta ("int4_mixed", "fp8_mixed") that a dense checkpoint's
+  // weights are encoded by as they are loaded.
+  std::string quantize = {};
   // Order of int4 codes in gpt-fast's file: "bytes", "cpu-avx512", "cpu-avx2".
-  std::string int4_layout;
+  std::string int4_layout = {};
 };
 
-// Adds --int4-layout.
+// Adds --quantize and --int4-layout.
 void add_load_options(CLI::App& command, LoadOptions& options);
 
 // The directory that holds tokenizer and templates of the model at path: path

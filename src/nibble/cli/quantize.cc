@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -17,8 +18,10 @@
 #include "nibble/cli/ranks.h"
 #include "nibble/cli/session.h"
 #include "nibble/load/checkpoint_directory.h"
+#include "nibble/load/native_form.h"
 #include "nibble/quant/engines/assess.h"
 #include "nibble/quant/pipeline/engine_facts.h"
+#include "nibble/quant/pipeline/native_recipe.h"
 #include "nibble/quant/pipeline/receipt.h"
 #include "nibble/quant/planning/forecast.h"
 
@@ -38,8 +41,17 @@ struct Options {
   bool json = false;
   // Promised names that nothing answers yet: accepted to be refused clearly.
   std::string calibration;
+  // Of the layouts meta and gpt-fast.
+  std::string scheme;
   std::int64_t shards = 0;
+  std::int64_t group = 0;
+  std::int64_t inner_k_tiles = 0;
+  std::string int4_layout;
 };
+
+bool is_native(const Options& options) {
+  return options.layout == "meta" || options.layout == "gpt-fast";
+}
 
 [[noreturn]] void refuse(const std::string& option,
                          const std::string& found,
@@ -54,17 +66,43 @@ struct Options {
 }
 
 void refuse_unsupported(const Options& options) {
-  if (options.layout != "hf") {
+  if (options.layout != "hf" && !is_native(options)) {
     refuse("--layout",
            options.layout,
-           "hf",
+           "hf, meta or gpt-fast",
            "other layouts cannot be written by this version");
   }
-  if (options.shards != 0) {
+  if (options.recipe.empty() == options.scheme.empty()) {
+    refuse("--recipe",
+           options.recipe.empty() ? "none" : "--scheme beside it",
+           "one of --recipe and --scheme",
+           "nibble quantize SRC --recipe int4 -o OUT");
+  }
+  if (options.shards != 0 && options.layout != "meta") {
     refuse("--shards",
            std::to_string(options.shards),
-           "no such option with the layout hf",
+           "no such option with the layout " + options.layout,
            "--shard-size limits the size of a file");
+  }
+  if (!options.scheme.empty() && !is_native(options)) {
+    refuse("--scheme",
+           options.scheme,
+           "no such option with the layout hf",
+           "a recipe says which scheme a weight gets: --recipe");
+  }
+  if (options.layout != "gpt-fast" &&
+      (options.group != 0 || options.inner_k_tiles != 0 ||
+       !options.int4_layout.empty())) {
+    refuse("--group, --inner-k-tiles, --int4-layout",
+           "one of them with the layout " + options.layout,
+           "the layout gpt-fast",
+           "a recipe says which group a weight gets: --recipe");
+  }
+  if (options.inner_k_tiles != 0 && !options.int4_layout.empty()) {
+    refuse("--inner-k-tiles",
+           "--int4-layout beside it",
+           "one of them",
+           "bytes and CPU orders have no tiles");
   }
   if (!options.calibration.empty()) {
     refuse("--calibration",
@@ -112,8 +150,48 @@ nlohmann::json to_json(const quant::QuantizeReport& report) {
           {"tensors", quant::read_receipt(report.output).at("tensors")}};
 }
 
+// The source and the recipe of a job.
+struct Input {
+  load::CheckpointDirectory source;
+  quant::Recipe recipe;
+};
+
+Input open_input(const Options& options) {
+  load::CheckpointDirectory source = load::open_checkpoint(options.source);
+  if (!is_native(options)) {
+    return {std::move(source), quant::load_recipe(options.recipe)};
+  }
+  const load::NativeLayout layout = options.layout == "meta"
+                                        ? load::NativeLayout::kMeta
+                                        : load::NativeLayout::kGptFast;
+  quant::Recipe recipe = quant::native_recipe(
+      layout,
+      options.scheme.empty() ? options.recipe : options.scheme,
+      options.group,
+      *source.config);
+  const std::int64_t ranks = options.shards != 0
+                                 ? options.shards
+                                 : load::default_ranks(source, layout);
+  return {load::as_native(std::move(source), layout, ranks), std::move(recipe)};
+}
+
+std::string format_name(const Options& options) {
+  if (options.layout == "meta") {
+    return "meta";
+  }
+  if (options.layout != "gpt-fast") {
+    return quant::QuantizeOptions{}.format;
+  }
+  if (options.inner_k_tiles != 0) {
+    return fmt::format("gpt_fast/tiles{}", options.inner_k_tiles);
+  }
+  return options.int4_layout.empty() ? "gpt_fast"
+                                     : "gpt_fast/" + options.int4_layout;
+}
+
 quant::QuantizeOptions job_of(const Options& options, const Session& session) {
   quant::QuantizeOptions job;
+  job.format = format_name(options);
   job.output = options.output;
   job.shard_bytes = options.shard_bytes;
   job.numerics = options.numerics == "exact" ? quant::Numerics::kExact
@@ -126,9 +204,7 @@ quant::QuantizeOptions job_of(const Options& options, const Session& session) {
 
 // Prints the plan and, when an engine refuses it, fails as the job would.
 int print_plan(const Options& options, const Session& session) {
-  const load::CheckpointDirectory source =
-      load::open_checkpoint(options.source);
-  const quant::Recipe recipe = quant::load_recipe(options.recipe);
+  const auto [source, recipe] = open_input(options);
   quant::QuantizeOptions job = job_of(options, session);
   job.engines.clear();
   const quant::Plan plan = quant::make_plan(source, recipe, job);
@@ -151,18 +227,18 @@ int quantize_in_ranks(const Options& options,
                       const Session& session,
                       const std::atomic<bool>& stop,
                       Ranks& ranks) {
-  load::CheckpointDirectory source;
-  quant::Recipe recipe;
-  ranks.together([&] {
-    source = load::open_checkpoint(options.source);
-    recipe = quant::load_recipe(options.recipe);
-  });
+  Input input;
+  ranks.together([&] { input = open_input(options); });
   quant::QuantizeOptions job = job_of(options, session);
   job.ranks = &ranks;
   Progress progress(session);
   const bool speaks = ranks.rank() == 0;
-  const quant::QuantizeReport report = quant::quantize(
-      source, recipe, job, speaks ? progress : null_progress(), stop);
+  const quant::QuantizeReport report =
+      quant::quantize(input.source,
+                      input.recipe,
+                      job,
+                      speaks ? progress : null_progress(),
+                      stop);
   if (!speaks) {
     return kDone;
   }
@@ -201,14 +277,16 @@ void add_quantize(CLI::App& app, Session& session) {
       "Writes a quantized copy of a checkpoint",
       "nibble quantize models/fable-moe --recipe int4 -o fable-moe-int4",
       [options](Session& now) { return quantize(*options, now); });
-  command.add_option("source", options->source, "Hugging Face directory")
+  command
+      .add_option("source",
+                  options->source,
+                  "Directory of Hugging Face or Meta, or gpt-fast's model.pth")
       ->required()
       ->type_name("SRC");
   command
       .add_option("--recipe",
                   options->recipe,
                   "What becomes what: a built-in name, a file, or JSON")
-      ->required()
       ->type_name("RECIPE");
   command
       .add_option(
@@ -221,7 +299,8 @@ void add_quantize(CLI::App& app, Session& session) {
   command
       .add_option("--numerics",
                   options->numerics,
-                  "exact: least error; reference: as llm-compressor rounds")
+                  "exact: least error; reference: as the layout's own tool "
+                  "rounds (llm-compressor, llama-models, gpt-fast)")
       ->capture_default_str()
       ->check(CLI::IsMember({"exact", "reference"}))
       ->type_name("MODE");
@@ -238,13 +317,43 @@ void add_quantize(CLI::App& app, Session& session) {
                    options->overwrite,
                    "Replace the checkpoint that is at OUT");
   command
-      .add_option(
-          "--layout", options->layout, "Layout of the result; so far hf alone")
+      .add_option("--layout",
+                  options->layout,
+                  "Layout of the result: hf, meta or "
+                  "gpt-fast")
       ->capture_default_str()
       ->check(CLI::IsMember({"hf", "meta", "gpt-fast", "gguf", "gptq", "awq"}))
       ->type_name("LAYOUT");
   command.add_flag("--json", options->json, "One JSON document");
-  command.add_option("--shards", options->shards)->group("");
+  command
+      .add_option("--scheme",
+                  options->scheme,
+                  "What the layout's own tool does: int4_mixed or fp8_mixed "
+                  "(meta), int8, int4 or int4-g64 (gpt-fast)")
+      ->type_name("NAME");
+  command
+      .add_option(
+          "--shards",
+          options->shards,
+          "Files of the layout meta (as many as the source has, else 1)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+      ->type_name("N");
+  command
+      .add_option("--group", options->group, "Group of gpt-fast's int4 (32)")
+      ->check(CLI::IsMember({32, 64, 128, 256}))
+      ->type_name("G");
+  command
+      .add_option("--inner-k-tiles",
+                  options->inner_k_tiles,
+                  "Tiles of gpt-fast's int4 codes: 2, 4 or 8 (8)")
+      ->check(CLI::IsMember({2, 4, 8}))
+      ->type_name("T");
+  command
+      .add_option("--int4-layout",
+                  options->int4_layout,
+                  "Order of gpt-fast's int4 codes instead of tiles")
+      ->check(CLI::IsMember({"bytes", "cpu-avx512", "cpu-avx2"}))
+      ->type_name("ORDER");
   command.add_option("--calibration", options->calibration)->group("");
 }
 

@@ -62,6 +62,7 @@ void add_inspect(CLI::App& app, Session& session);
 void add_verify(CLI::App& app, Session& session);
 void add_report(CLI::App& app, Session& session);
 void add_compare(CLI::App& app, Session& session);
+void add_convert(CLI::App& app, Session& session);
 void add_recipes(CLI::App& app, Session& session);
 void add_clean(CLI::App& app, Session& session);
 void add_shell_commands(CLI::App& app, Session& session);

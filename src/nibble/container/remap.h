@@ -27,6 +27,8 @@ struct RemappedTensor {
   TensorInfo info;
   // Appends the runs that make up a row, in order.
   std::function<void(std::int64_t row, std::vector<SourceRun>& runs)> row;
+  // Tensors that it has parts of, where whoever made the view tells.
+  std::vector<const TensorInfo*> from = {};
 };
 
 // A checkpoint that exists as a view: its tensors are read through to where
@@ -50,6 +52,12 @@ class RemappedReader : public CheckpointReader {
 
   [[nodiscard]] std::span<const std::filesystem::path> files() const override {
     return files_;
+  }
+
+  // RemappedTensor::from of a tensor.
+  [[nodiscard]] std::span<const TensorInfo* const> from(
+      const TensorInfo& tensor) const {
+    return mapping(tensor).from;
   }
 
   void read(const TensorInfo& tensor,

@@ -11,6 +11,8 @@
 
 namespace nibble::load {
 
+struct NativeForm;
+
 // A model directory: its config, its tensors, and the files beside them. A
 // directory in Meta's layout or a file of gpt-fast is seen as the Hugging Face
 // form of the same model (native_directory.h).
@@ -24,6 +26,12 @@ struct CheckpointDirectory {
   // Every other regular file (tokenizer, templates, licence ...), names
   // relative to path, sorted: they are copied byte for byte.
   std::vector<std::filesystem::path> side_files;
+  // Where reader shows the tensors of the files in another form: the files'
+  // own ones, "rank<r>/<name>" and, of scale files, "rank<r>/scales/<name>".
+  std::shared_ptr<const container::CheckpointReader> raw;
+  // Where reader shows the ranks of a native layout that is to be written
+  // (native_form.h).
+  std::shared_ptr<const NativeForm> native;
 };
 
 // Opens a directory. Validates everything that headers tell: kNotFound for a

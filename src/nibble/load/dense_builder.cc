@@ -253,11 +253,15 @@ std::unique_ptr<model::Linear> DenseBuilder::build(
   if (slot.has_bias) {
     bias = load_vector(reader, reader.get(slot.path + ".bias"));
   }
-  const TensorInfo* whole = reader.find(slot.path + ".weight");
-  Tensor weight = whole != nullptr ? reader.load(*whole)
-                                   : cut(reader, *find_stacked(slot.path));
   return std::make_unique<DenseLinear>(
-      std::move(weight), std::move(bias), backend);
+      load_weight(reader, slot), std::move(bias), backend);
+}
+
+Tensor DenseBuilder::load_weight(const CheckpointReader& reader,
+                                 const model::LinearSlot& slot) const {
+  const TensorInfo* whole = reader.find(slot.path + ".weight");
+  return whole != nullptr ? reader.load(*whole)
+                          : cut(reader, *find_stacked(slot.path));
 }
 
 std::vector<std::string> DenseBuilder::tensors_of(

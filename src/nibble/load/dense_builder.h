@@ -36,6 +36,11 @@ class DenseBuilder final : public LayerBuilder {
              const model::NormSlot& slot,
              std::int64_t width) const;
 
+  // After check: the slot's weight (out, in) as it is stored, cut out of its
+  // stack where it stands in one.
+  [[nodiscard]] Tensor load_weight(const container::CheckpointReader& reader,
+                                   const model::LinearSlot& slot) const;
+
   // After check. kCorruptData for a bias that is not finite.
   [[nodiscard]] std::unique_ptr<model::Linear> build(
       const container::CheckpointReader& reader,

@@ -125,6 +125,7 @@ class Viewer {
       : shards_(shards),
         ranks_(static_cast<std::int64_t>(shards.ranks.size())),
         llama4_(config.rope_interleaved),
+        tied_head_(config.tied_head),
         prefix_(config.name_prefix),
         hidden_(config.hidden),
         head_dim_(config.head_dim),
@@ -198,6 +199,11 @@ class Viewer {
       join(parts,
            prefix_ + "model.embed_tokens.weight",
            cut_columns ? Join::kColumns : Join::kRows);
+      return;
+    }
+    // gpt-fast's files have a copy of a tied head, which no model reads.
+    if (name == "output.weight" && tied_head_) {
+      metadata_[name] = "dropped: tied to the embedding by the config";
       return;
     }
     for (const Rename& rename : kTopNames) {
@@ -406,19 +412,14 @@ class Viewer {
         ranks_,
         per_rank,
         hidden_);
-    const std::int64_t half = head_dim_ / 2;
+    const std::int64_t head_dim = head_dim_;
     const bool permute = rotary && !llama4_;
     push(name,
          parts[0],
          {rows, width},
          [=](std::int64_t row, std::vector<SourceRun>& runs) {
-           std::int64_t native = row;
-           if (permute) {
-             // Hugging Face keeps the halves of a rotary pair half a head
-             // apart, Meta side by side.
-             const std::int64_t in_head = row % (2 * half);
-             native = row - in_head + 2 * (in_head % half) + in_head / half;
-           }
+           const std::int64_t native =
+               permute ? model::row_of_pair(row, head_dim) : row;
            runs.push_back(
                row_run(parts[static_cast<std::size_t>(native / per_rank)],
                        first + native % per_rank,
@@ -490,6 +491,7 @@ class Viewer {
   const MetaShards& shards_;
   std::int64_t ranks_;
   bool llama4_;  // q and k keep Meta's order, the MLP is "feed_forward"
+  bool tied_head_;
   std::string prefix_;
   std::int64_t hidden_;
   std::int64_t head_dim_;

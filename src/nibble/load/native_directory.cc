@@ -11,6 +11,7 @@
 #include "nibble/base/file.h"
 #include "nibble/base/json.h"
 #include "nibble/container/torch_pickle/reader.h"
+#include "nibble/container/union.h"
 #include "nibble/load/gpt_fast_models.h"
 #include "nibble/load/meta_config.h"
 #include "nibble/load/meta_shards.h"
@@ -92,6 +93,20 @@ json find_config(const fs::path& directory,
                  directory.string());
 }
 
+// All tensors as they are in the files.
+std::shared_ptr<const container::CheckpointReader> raw_tensors(
+    const MetaShards& shards) {
+  std::vector<container::NamedReader> readers;
+  for (std::size_t r = 0; r < shards.ranks.size(); ++r) {
+    readers.push_back({fmt::format("rank{}/", r), shards.ranks[r].weights});
+    if (shards.ranks[r].scales) {
+      readers.push_back(
+          {fmt::format("rank{}/scales/", r), shards.ranks[r].scales});
+    }
+  }
+  return std::make_shared<container::UnionReader>(std::move(readers));
+}
+
 // The entry by which formats recognise packed weights.
 json declaration(const MetaShards& shards) {
   if (shards.mode == "gpt-fast") {
@@ -138,6 +153,7 @@ bool open_native(const fs::path& path, CheckpointDirectory& checkpoint) {
       }
     }
     checkpoint.reader = view_as_hugging_face(shards, config);
+    checkpoint.raw = raw_tensors(shards);
     checkpoint.config = std::make_unique<json>(std::move(config));
   });
   return true;

@@ -42,7 +42,7 @@ class NativeViewer {
     check();
   }
 
-  std::unique_ptr<CheckpointReader> view() {
+  std::unique_ptr<container::RemappedReader> view() {
     const std::string& prefix = config_.name_prefix;
     add_embedding(prefix + "model.embed_tokens.weight");
     for (std::size_t i = 0; i < config_.layers.size(); ++i) {
@@ -114,15 +114,16 @@ class NativeViewer {
     return source_->get(name);
   }
 
+  // A tensor with the type of the first of those that it is made from.
   void push(std::string name,
-            DType dtype,
+            std::vector<const TensorInfo*> from,
             const Shape& shape,
             std::function<void(std::int64_t, std::vector<SourceRun>&)> row) {
     TensorInfo info;
     info.name = std::move(name);
-    info.dtype = dtype;
+    info.dtype = from.front()->dtype;
     info.shape = shape;
-    tensors_.push_back({std::move(info), std::move(row)});
+    tensors_.push_back({std::move(info), std::move(row), std::move(from)});
   }
 
   void add_whole(const std::string& name, const std::string& from) {
@@ -130,7 +131,7 @@ class NativeViewer {
     const CheckpointReader* reader = source_.get();
     const std::int64_t width = tensor->shape.elements();
     push(name,
-         tensor->dtype,
+         {tensor},
          tensor->shape,
          [=](std::int64_t row, std::vector<SourceRun>& runs) {
            runs.push_back({reader, tensor, row * width, width});
@@ -165,7 +166,9 @@ class NativeViewer {
     }
     const TensorInfo& first = *sources[0].tensor;
     const std::int64_t width = first.shape[1];
+    std::vector<const TensorInfo*> parts;
     for (const Source& part : sources) {
+      parts.push_back(part.tensor);
       NIBBLE_CHECK(part.tensor->dtype == first.dtype,
                    kUnsupported,
                    "tensor {}: found {}, expected {} as {}, with which it is "
@@ -176,9 +179,9 @@ class NativeViewer {
                    first.name);
     }
     const CheckpointReader* reader = source_.get();
-    const std::int64_t half = config_.head_dim / 2;
+    const std::int64_t head_dim = config_.head_dim;
     push(name,
-         first.dtype,
+         std::move(parts),
          {rows, width},
          [=](std::int64_t row, std::vector<SourceRun>& runs) {
            std::size_t s = 0;
@@ -188,8 +191,7 @@ class NativeViewer {
            }
            std::int64_t from = sources[s].rows.first + row;
            if (sources[s].rotary) {
-             const std::int64_t in_head = from % (2 * half);
-             from += in_head % 2 * half + in_head / 2 - in_head;
+             from = model::row_of_half(from, head_dim);
            }
            runs.push_back({reader, sources[s].tensor, from * width, width});
          });
@@ -202,7 +204,7 @@ class NativeViewer {
     const CheckpointReader* reader = source_.get();
     const std::int64_t width = tensor->shape[1];
     push(name,
-         tensor->dtype,
+         {tensor},
          {tensor->shape[0], columns.count},
          [=](std::int64_t row, std::vector<SourceRun>& runs) {
            runs.push_back(
@@ -295,7 +297,7 @@ class NativeViewer {
     const std::int64_t experts = tensor->shape[0];
     const std::int64_t hidden = tensor->shape[1];
     push(name,
-         tensor->dtype,
+         {tensor},
          {hidden, experts},
          [=](std::int64_t row, std::vector<SourceRun>& runs) {
            runs.push_back({reader, tensor, row, experts, hidden});
@@ -310,7 +312,7 @@ class NativeViewer {
     const CheckpointReader* reader = source_.get();
     const std::int64_t width = tensor->shape[2];
     push(name,
-         tensor->dtype,
+         {tensor},
          {tensor->shape[0] * tensor->shape[1], columns.count},
          [=](std::int64_t row, std::vector<SourceRun>& runs) {
            runs.push_back(
@@ -327,7 +329,7 @@ class NativeViewer {
     const std::int64_t in = tensor->shape[1];
     const std::int64_t out = tensor->shape[2];
     push(name,
-         tensor->dtype,
+         {tensor},
          {tensor->shape[0] * rows.count, out},
          [=](std::int64_t row, std::vector<SourceRun>& runs) {
            const std::int64_t from_row =
@@ -347,7 +349,7 @@ class NativeViewer {
 
 }  // namespace
 
-std::unique_ptr<CheckpointReader> view_as_native(
+std::unique_ptr<container::RemappedReader> view_as_native(
     std::shared_ptr<const CheckpointReader> source,
     const nlohmann::json& config,
     NativeLayout layout,

@@ -19,7 +19,7 @@ enum class NativeLayout { kMeta, kGptFast };
 // kInvalidArgument when ranks does not divide heads, widths or the vocabulary,
 // with the largest number that does; kUnsupported for what the layout cannot
 // hold (biases, a head_dim other than hidden / heads, experts in gpt-fast).
-[[nodiscard]] std::unique_ptr<container::CheckpointReader> view_as_native(
+[[nodiscard]] std::unique_ptr<container::RemappedReader> view_as_native(
     std::shared_ptr<const container::CheckpointReader> source,
     const nlohmann::json& config,
     NativeLayout layout,

@@ -64,6 +64,26 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_tokens;
 };
 
+// Rows of q and k come in two orders inside a head. Hugging Face's files keep
+// the halves of a rotary pair half a head apart, Meta's side by side:
+// row b * head_dim / 2 + i there is row 2 i + b here, b 0 or 1.
+
+// Meta's row that holds a row of Hugging Face's order.
+[[nodiscard]] constexpr std::int64_t row_of_pair(std::int64_t row,
+                                                 std::int64_t head_dim) {
+  const std::int64_t half = head_dim / 2;
+  const std::int64_t in_head = row % head_dim;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+// Hugging Face's row that holds a row of Meta's order: the inverse.
+[[nodiscard]] constexpr std::int64_t row_of_half(std::int64_t row,
+                                                 std::int64_t head_dim) {
+  const std::int64_t half = head_dim / 2;
+  const std::int64_t in_head = row % head_dim;
+  return row - in_head + in_head % 2 * half + in_head / 2;
+}
+
 // The config of a Hugging Face config.json, old and new spelling, with the
 // defaults of its class for absent keys. kUnsupported for an architecture or a
 // feature that the model does not compute, kCorruptData for impossible values.

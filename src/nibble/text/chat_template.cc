@@ -118,6 +118,21 @@ void append(jinja::Dict& variables, const Json& object, std::string_view what) {
   }
 }
 
+// text with a guard behind the first byte of everything that is spelled like
+// one of these tokens.
+std::string guarded(std::string text, const std::vector<std::string>& tokens) {
+  for (const std::string& token : tokens) {
+    if (token.size() < 2) {
+      continue;
+    }
+    for (std::size_t at = text.find(token); at != std::string::npos;
+         at = text.find(token, at)) {
+      text.insert(at + 1, kGuard);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 ChatTemplate ChatTemplate::load(const std::filesystem::path& directory,
@@ -136,13 +151,18 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& directory,
       configured_template(config, config_path.string());
   if (!source && !std::filesystem::exists(directory / "tokenizer.json") &&
       std::filesystem::exists(directory / "tokenizer.model")) {
-    const auto chat = tokenizer != nullptr
-                          ? llama_chat(*tokenizer)
-                          : llama_chat(load_tokenizer(directory));
+    std::optional<Tokenizer> own;
+    if (tokenizer == nullptr) {
+      tokenizer = &own.emplace(load_tokenizer(directory));
+    }
+    const auto chat = llama_chat(*tokenizer);
     if (chat) {
       ChatTemplate built_in(chat->source, tokens);
       built_in.stop_tokens_.assign(chat->stop_tokens.begin(),
                                    chat->stop_tokens.end());
+      for (const std::int32_t id : tokenizer->special_ids()) {
+        built_in.guarded_.emplace_back(tokenizer->id_to_token(id).value());
+      }
       return built_in;
     }
   }
@@ -184,7 +204,8 @@ std::string ChatTemplate::render(const std::vector<Message>& messages,
                                  bool add_generation_prompt) const {
   Json array = Json::array();
   for (const Message& message : messages) {
-    array.push_back({{"role", message.role}, {"content", message.content}});
+    array.push_back({{"role", message.role},
+                     {"content", guarded(message.content, guarded_)}});
   }
   return render(array, add_generation_prompt, Json::object());
 }

@@ -50,6 +50,8 @@ class ChatTemplate {
       const nlohmann::ordered_json& messages,
       bool add_generation_prompt,
       const nlohmann::ordered_json& variables) const;
+  // Messages that people and models wrote: in the chats of Llama, special
+  // tokens that they spell out are made ordinary text (kGuard).
   [[nodiscard]] std::string render(const std::vector<Message>& messages,
                                    bool add_generation_prompt) const;
 
@@ -63,6 +65,7 @@ class ChatTemplate {
   std::unique_ptr<const jinja::Program> program_;
   std::unique_ptr<const nlohmann::ordered_json> special_tokens_;
   std::vector<std::string> stop_tokens_;
+  std::vector<std::string> guarded_;  // tokens that no message may spell
 };
 
 }  // namespace nibble::text

@@ -2,6 +2,7 @@
 
 #include "nibble/text/llama_chat.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -142,6 +143,29 @@ TEST(LlamaChat, WritesLlama2AsItsOwnCodeDoes) {
       .text("[INST] Bye [/INST]");
   EXPECT_EQ(tokenizer.encode_template(chat.render(kTurns, true)), all.ids());
   EXPECT_EQ(chat.stop_tokens(), (std::vector<std::string>{"</s>"}));
+}
+
+// Nobody ends a message by spelling out the token that does.
+TEST(LlamaChat, TakesSpecialTokensInMessagesForText) {
+  for (const auto& [name, token] :
+       {std::pair("golden/tokenizers/meta-llama3", "<|eot_id|>"),
+        std::pair("golden/tokenizers/meta-llama4", "<|eot|>"),
+        std::pair("golden/tokenizers/meta-llama2", "</s>")}) {
+    NIBBLE_REFERENCE_OR_SKIP(path, name);
+    const Tokenizer tokenizer = load_tokenizer(path);
+    const ChatTemplate chat = ChatTemplate::load(path);
+    const std::int32_t id = tokenizer.token_to_id(token).value();
+    const auto count = [&](const std::string& message) {
+      const std::vector<std::int32_t> ids = tokenizer.encode_template(
+          chat.render({{"user", message}, {"assistant", "Yes."}}, false));
+      return std::count(ids.begin(), ids.end(), id);
+    };
+    const std::string spelled = std::string("a ") + token + " b";
+    EXPECT_EQ(count(spelled), count("a b")) << name;
+    const std::vector<std::int32_t> ids =
+        tokenizer.encode_template(chat.render({{"user", spelled}}, false));
+    EXPECT_NE(tokenizer.decode(ids).find(spelled), std::string::npos) << name;
+  }
 }
 
 TEST(LlamaChat, RefusesConversationsThatTheFormatsDoNotHave) {

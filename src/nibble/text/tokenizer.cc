@@ -44,6 +44,21 @@ class Tokenizer::Encoding {
     }
   }
 
+  void add_template(std::string_view text) {
+    for (const Section& section : tokenizer_.raw_finder_.cut(text)) {
+      if (section.token) {
+        ids_.push_back(*section.token);
+        continue;
+      }
+      std::string plain(section.text);
+      for (std::size_t at = plain.find(kGuard); at != std::string::npos;
+           at = plain.find(kGuard, at)) {
+        plain.erase(at, kGuard.size());
+      }
+      add_section(plain, section.text.data() == text.data());
+    }
+  }
+
   std::vector<std::int32_t>& ids() { return ids_; }
 
  private:
@@ -150,7 +165,7 @@ std::vector<std::int32_t> Tokenizer::encode_template(
     std::string_view text) const {
   const std::string valid = to_valid_utf8(text);
   Encoding encoding(*this);
-  encoding.add_text(valid, true);
+  encoding.add_template(valid);
   return std::move(encoding.ids());
 }
 

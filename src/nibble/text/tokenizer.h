@@ -54,6 +54,10 @@ class TokenStream {
   DecodeStream decode_;
 };
 
+// Put inside something that is spelled like a special token, it makes ordinary
+// text of it. A code point that no text has: U+FDD0.
+inline constexpr std::string_view kGuard = "\xEF\xB7\x90";
+
 // Text to token ids and back. Immutable and safe to use from several threads.
 // The file form is described in docs/formats/tokenizer.md.
 class Tokenizer {
@@ -69,7 +73,7 @@ class Tokenizer {
                                                  bool add_special = true) const;
 
   // Ids of a rendered chat template, which spells out its special tokens; none
-  // are put around it.
+  // are put around it. kGuard stands for nothing.
   [[nodiscard]] std::vector<std::int32_t> encode_template(
       std::string_view text) const;
 

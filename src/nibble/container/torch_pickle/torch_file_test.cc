@@ -221,6 +221,25 @@ TEST(PickleTest, SurvivesDeepNestingAndCycles) {
   EXPECT_EQ(pickle_refusal(pickled(cycle)).first, ErrorCode::kUnsupported);
 }
 
+// Sixty lists that hold the one before twice: nothing is copied, so that 2^60
+// elements cost nothing.
+TEST(PickleTest, SurvivesABomb) {
+  std::string body = "]q";
+  body += '\0';
+  for (char i = 1; i < 60; ++i) {
+    body += "]q";
+    body += i;
+    body += "(h";
+    body += static_cast<char>(i - 1);
+    body += "h";
+    body += static_cast<char>(i - 1);
+    body += "e";
+  }
+  const auto [code, text] = pickle_refusal(pickled(body));
+  EXPECT_EQ(code, ErrorCode::kUnsupported);
+  EXPECT_THAT(text, HasSubstr("list"));
+}
+
 TEST(PickleTest, RefusesDamage) {
   for (const std::string& bytes : {std::string(),
                                    std::string("."),

@@ -6,6 +6,7 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/parallel.h"
+#include "nibble/container/tensor_part.h"
 #include "nibble/container/torch_pickle/pickle.h"
 #include "nibble/container/torch_pickle/zip_directory.h"
 
@@ -132,21 +133,23 @@ TorchFileWriter::TorchFileWriter(const std::filesystem::path& directory,
 std::uint64_t TorchFileWriter::place_of(std::string_view name,
                                         std::uint64_t offset,
                                         std::uint64_t bytes) const {
-  const auto found = members_.find(std::string(name));
+  const TensorPart part = TensorPart::parse(name);
+  const auto found = members_.find(std::string(part.tensor));
   NIBBLE_CHECK(found != members_.end(),
                kInternal,
                "torch file: found no tensor {} in it",
                printable(name));
   const ZipMember& member = plan_.members[found->second];
-  NIBBLE_CHECK(offset <= member.bytes && bytes <= member.bytes - offset,
+  const std::uint64_t whole = member.bytes / part.count;
+  NIBBLE_CHECK(offset <= whole && bytes <= whole - offset,
                kInternal,
                "torch file: found {} bytes at {} for tensor {}, expected a "
                "place inside its {} bytes",
                bytes,
                offset,
                printable(name),
-               member.bytes);
-  return member.offset + offset;
+               whole);
+  return member.offset + part.index * whole + offset;
 }
 
 void TorchFileWriter::write(std::string_view name,
@@ -208,7 +211,8 @@ TorchSetWriter::TorchSetWriter(const std::filesystem::path& directory,
 }
 
 TorchFileWriter& TorchSetWriter::file_of(std::string_view name) const {
-  const auto found = file_by_name_.find(std::string(name));
+  const auto found =
+      file_by_name_.find(std::string(TensorPart::parse(name).tensor));
   NIBBLE_CHECK(found != file_by_name_.end(),
                kInternal,
                "tensor {}: found none of that name in the files being written",

@@ -38,6 +38,14 @@ class QuantizedCheckpoint {
       std::string_view module) const = 0;
   // All quantized modules, sorted.
   [[nodiscard]] virtual std::vector<std::string> modules() const = 0;
+
+  // The same weights as modules of the files, which is what Format::pack
+  // writes: parts of ranks, or several linears in one. All methods that take a
+  // module know these, too.
+  [[nodiscard]] virtual std::vector<std::string> stored_modules() const {
+    return modules();
+  }
+
   // (rows, columns) of a quantized module's weight.
   [[nodiscard]] virtual Shape weight_shape(std::string_view module) const = 0;
   // Tensors of the file that make up a quantized module, bias left out.
@@ -75,6 +83,13 @@ class Format {
       const nlohmann::json& config,
       const container::CheckpointReader& reader) const = 0;
 
+  // What a recipe's spec comes to here: the type of scales, and grains that
+  // this format alone has. source is the type of the weight.
+  [[nodiscard]] virtual LayerSpec settled(LayerSpec spec,
+                                          std::string_view module,
+                                          std::int64_t columns,
+                                          DType source) const;
+
   // Throws kUnsupported when this format cannot hold such a layer.
   virtual void check(const LayerSpec& spec,
                      std::int64_t rows,
@@ -99,10 +114,46 @@ class Format {
                     const Quantized& tile,
                     const Sink& sink) const = 0;
 
+  // How the tool that this format comes from encodes such a layer: its
+  // arithmetic, and the type in which it holds scales while it chooses codes.
+  // They are stored in the spec's own type.
+  struct Encoding {
+    Numerics numerics = Numerics::kReference;
+    DType scale_dtype = DType::kBF16;
+  };
+
+  [[nodiscard]] virtual Encoding reference_encoding(
+      const LayerSpec& spec) const {
+    return {Numerics::kReference, spec.weight.scale_dtype};
+  }
+
+  // What numbers one of a layer's planned tensors may hold.
+  enum class Numbers {
+    kAny,
+    kScales,    // finite, above zero
+    kFp8Codes,  // no NaN
+    kPairs,     // scale, offset, scale ...; finite, scales above zero
+  };
+
+  // By default: floats are scales, F8_E4M3 are codes.
+  [[nodiscard]] virtual Numbers numbers_in(
+      const LayerSpec& spec, const container::TensorInfo& tensor) const;
+
+  // This format in another of its orders of codes, or nullptr when it has none
+  // of that name. Known to format_named as "<format>/<name>".
+  [[nodiscard]] virtual const Format* variant(std::string_view /*name*/) const {
+    return nullptr;
+  }
+
+  // Whether rows lie apart in the files, so that a tile is written in many
+  // pieces: pack then gets tiles as large as can be.
+  [[nodiscard]] virtual bool scatters_rows() const { return false; }
+
   // Tiles start at multiples of this many rows.
   [[nodiscard]] virtual std::int64_t row_multiple() const { return 128; }
 
-  // The entry of config.json that declares all of it, and its key.
+  // The entry of config.json that declares all of it, and its key; no key when
+  // the files declare themselves.
   [[nodiscard]] virtual std::string_view config_key() const = 0;
   [[nodiscard]] virtual nlohmann::json config_entry(
       std::span<const LayerDecision> layers) const = 0;

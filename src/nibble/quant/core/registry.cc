@@ -103,7 +103,17 @@ const Scheme& scheme_for(const NumberSpec& spec) {
 }
 
 const Format& format_named(std::string_view name) {
-  return item_named("layout", formats(), name);
+  const std::size_t slash = name.find('/');
+  const Format& format = item_named("layout", formats(), name.substr(0, slash));
+  if (slash == std::string_view::npos) {
+    return format;
+  }
+  const Format* variant = format.variant(name.substr(slash + 1));
+  NIBBLE_CHECK(variant != nullptr,
+               kInvalidArgument,
+               "layout {}: found no such order of codes",
+               printable(name));
+  return *variant;
 }
 
 const Algorithm& algorithm_named(std::string_view name) {
@@ -111,8 +121,7 @@ const Algorithm& algorithm_named(std::string_view name) {
 }
 
 std::unique_ptr<QuantizedCheckpoint> open_quantized(
-    const nlohmann::json& config,
-    const container::CheckpointReader& reader) {
+    const nlohmann::json& config, const container::CheckpointReader& reader) {
   for (const Format* format : formats()) {
     if (auto opened = format->open(config, reader)) {
       return opened;

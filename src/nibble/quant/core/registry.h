@@ -22,6 +22,7 @@ namespace nibble::quant {
 [[nodiscard]] const Scheme& scheme_named(std::string_view name);
 // The scheme that handles a spec.
 [[nodiscard]] const Scheme& scheme_for(const NumberSpec& spec);
+// "<format>", or "<format>/<variant>".
 [[nodiscard]] const Format& format_named(std::string_view name);
 [[nodiscard]] const Algorithm& algorithm_named(std::string_view name);
 
@@ -29,7 +30,6 @@ namespace nibble::quant {
 // kUnsupported when config.json declares a quantization that no format here
 // reads.
 [[nodiscard]] std::unique_ptr<QuantizedCheckpoint> open_quantized(
-    const nlohmann::json& config,
-    const container::CheckpointReader& reader);
+    const nlohmann::json& config, const container::CheckpointReader& reader);
 
 }  // namespace nibble::quant

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "nibble/base/function_ref.h"
 #include "nibble/base/hash.h"
 #include "nibble/base/parallel.h"
+#include "nibble/container/tensor_part.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/tensor/convert.h"
@@ -24,17 +24,18 @@ using container::TensorInfo;
 
 constexpr std::uint64_t kChunkBytes = 1 << 20;
 
-// Hands over a tensor's bytes in order, in chunks of whole elements.
+// Hands over the bytes of a tensor or of a part of one in order, in chunks of
+// whole elements.
 void for_chunks(
     const CheckpointReader& reader,
-    const TensorInfo& tensor,
+    const container::PlacedPart& part,
     FunctionRef<void(std::uint64_t offset, std::span<const std::byte>)> body) {
   std::vector<std::byte> chunk(
-      static_cast<std::size_t>(std::min(tensor.bytes, kChunkBytes)));
-  for (std::uint64_t at = 0; at < tensor.bytes; at += chunk.size()) {
+      static_cast<std::size_t>(std::min(part.bytes, kChunkBytes)));
+  for (std::uint64_t at = 0; at < part.bytes; at += chunk.size()) {
     const auto bytes = std::span(chunk).first(static_cast<std::size_t>(
-        std::min<std::uint64_t>(chunk.size(), tensor.bytes - at)));
-    reader.read(tensor, at, bytes);
+        std::min<std::uint64_t>(chunk.size(), part.bytes - at)));
+    reader.read(*part.tensor, part.offset + at, bytes);
     body(at, bytes);
   }
 }
@@ -51,105 +52,145 @@ void for_chunks(
        expected);
 }
 
-void check_chunk(const TensorInfo& tensor,
+void check_codes(const TensorInfo& tensor,
                  std::uint64_t first_element,
                  std::span<const std::byte> bytes) {
-  if (tensor.dtype == DType::kF8E4M3) {
-    const auto is_nan = [](std::byte code) {
-      return (static_cast<std::uint8_t>(code) & 0x7FU) == 0x7FU;
-    };
-    // Without a way out of the loop, so that it uses vectors.
-    std::byte found{0};
-    for (const std::byte code : bytes) {
-      found |= std::byte{is_nan(code)};
-    }
-    if (found != std::byte{0}) {
-      const auto at = std::ranges::find_if(bytes, is_nan);
-      bad_value(tensor,
-                first_element + static_cast<std::uint64_t>(at - bytes.begin()),
-                f8e4m3_to_float(0x7F),
-                "codes that are no NaN");
-    }
-    return;
+  const auto is_nan = [](std::byte code) {
+    return (static_cast<std::uint8_t>(code) & 0x7FU) == 0x7FU;
+  };
+  // Without a way out of the loop, so that it uses vectors.
+  std::byte found{0};
+  for (const std::byte code : bytes) {
+    found |= std::byte{is_nan(code)};
   }
-  std::vector<float> scales(bytes.size() / dtype_bytes(tensor.dtype));
+  if (found != std::byte{0}) {
+    const auto at = std::ranges::find_if(bytes, is_nan);
+    bad_value(tensor,
+              first_element + static_cast<std::uint64_t>(at - bytes.begin()),
+              f8e4m3_to_float(0x7F),
+              "codes that are no NaN");
+  }
+}
+
+// Every step-th number is a scale; what stands between them need be finite
+// only.
+void check_scales(const TensorInfo& tensor,
+                  std::uint64_t first_element,
+                  std::span<const std::byte> bytes,
+                  std::size_t step) {
+  std::vector<float> numbers(bytes.size() / dtype_bytes(tensor.dtype));
   convert_to_float(
-      {bytes.data(), tensor.dtype, {static_cast<std::int64_t>(scales.size())}},
-      scales);
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    if (!(scales[i] > 0) || !std::isfinite(scales[i])) {
-      bad_value(
-          tensor, first_element + i, scales[i], "finite scales above zero");
+      {bytes.data(), tensor.dtype, {static_cast<std::int64_t>(numbers.size())}},
+      numbers);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const bool scale = (first_element + i) % step == 0;
+    if (!std::isfinite(numbers[i]) || (scale && !(numbers[i] > 0))) {
+      bad_value(tensor,
+                first_element + i,
+                numbers[i],
+                scale ? "finite scales above zero" : "finite offsets");
     }
   }
 }
 
-bool holds_checked_values(const TensorInfo& tensor) {
-  return is_weight_dtype(tensor.dtype) || tensor.dtype == DType::kF8E4M3;
+void check_chunk(const TensorInfo& tensor,
+                 Format::Numbers numbers,
+                 std::uint64_t first_element,
+                 std::span<const std::byte> bytes) {
+  switch (numbers) {
+    case Format::Numbers::kAny:
+      return;
+    case Format::Numbers::kFp8Codes:
+      check_codes(tensor, first_element, bytes);
+      return;
+    case Format::Numbers::kScales:
+      check_scales(tensor, first_element, bytes, 1);
+      return;
+    case Format::Numbers::kPairs:
+      check_scales(tensor, first_element, bytes, 2);
+      return;
+  }
 }
 
-// A written tensor and what is known of it.
+// Something written, a tensor or a part of one, and what is known of it.
 struct Written {
-  const TensorInfo* planned = nullptr;
+  std::string_view name;
   const std::string* checksum = nullptr;
-  bool quantized = false;
+  Format::Numbers numbers = Format::Numbers::kAny;
 };
 
-// Digest and values in one pass over the bytes.
-void check_tensor(const CheckpointReader& reader, const Written& written) {
-  const TensorInfo& planned = *written.planned;
-  const TensorInfo* found = reader.find(planned.name);
-  NIBBLE_CHECK(found != nullptr && found->dtype == planned.dtype &&
-                   found->shape == planned.shape,
-               kCheckFailed,
-               "tensor {}: found {}, expected {} {}",
-               printable(planned.name),
-               found == nullptr ? "none" : to_string(found->shape),
-               dtype_name(planned.dtype),
-               to_string(planned.shape));
-  const bool values = written.quantized && holds_checked_values(planned);
+// Digest and numbers in one pass over the bytes. Returns their count.
+std::uint64_t check_written(const CheckpointReader& reader,
+                            const Written& written) {
+  const container::PlacedPart part = container::find_part(reader, written.name);
   Hasher hasher;
   for_chunks(reader,
-             *found,
+             part,
              [&](std::uint64_t offset, std::span<const std::byte> bytes) {
                hasher.update(bytes);
-               if (values) {
-                 check_chunk(*found, offset / dtype_bytes(found->dtype), bytes);
-               }
+               check_chunk(*part.tensor,
+                           written.numbers,
+                           offset / dtype_bytes(part.tensor->dtype),
+                           bytes);
              });
   const std::string checksum = hasher.digest();
   NIBBLE_CHECK(checksum == *written.checksum,
                kCheckFailed,
                "tensor {}: found checksum {} on disk, expected {}",
-               printable(planned.name),
+               printable(written.name),
                checksum,
                *written.checksum);
+  return part.bytes;
 }
 
-// Every tensor that the plan writes.
-std::vector<Written> written_tensors(const Plan& plan,
-                                     std::span<const ItemResult> results) {
-  std::unordered_map<std::string_view, Written> by_name;
+// Every tensor that the plan writes stands in the files, and no other.
+void check_headers(const Plan& plan,
+                   const CheckpointReader& files,
+                   const std::filesystem::path& directory) {
+  std::size_t count = 0;
+  for (const auto& shard : plan.shards) {
+    count += shard.size();
+    for (const TensorInfo& planned : shard) {
+      const TensorInfo* found = files.find(planned.name);
+      NIBBLE_CHECK(found != nullptr && found->dtype == planned.dtype &&
+                       found->shape == planned.shape,
+                   kCheckFailed,
+                   "tensor {}: found {}, expected {} {}",
+                   printable(planned.name),
+                   found == nullptr ? "none" : to_string(found->shape),
+                   dtype_name(planned.dtype),
+                   to_string(planned.shape));
+    }
+  }
+  NIBBLE_CHECK(count == files.tensors().size(),
+               kCheckFailed,
+               "{}: found {} tensors, expected {}",
+               directory.string(),
+               files.tensors().size(),
+               count);
+}
+
+// Everything that the plan writes, in the order of items.
+std::vector<Written> all_written(const Plan& plan,
+                                 std::span<const ItemResult> results) {
+  const Format& format = format_named(plan.format);
+  std::vector<Written> written;
   const std::vector<Item> items = items_of(plan);
   for (std::size_t i = 0; i < items.size(); ++i) {
     const ItemResult& result = results[i];
     if (items[i].copy) {
-      by_name[plan.tensors[items[i].index].outputs.front()] = {
-          nullptr, &result.output_checksums.front(), false};
+      written.push_back({plan.tensors[items[i].index].outputs.front(),
+                         &result.output_checksums.front(),
+                         Format::Numbers::kAny});
       continue;
     }
     const PlannedLayer& layer = plan.layers[items[i].index];
     for (std::size_t j = 0; j < layer.outputs.size(); ++j) {
-      by_name[layer.outputs[j].name] = {
-          nullptr, &result.output_checksums[j], layer.spec.has_value()};
-    }
-  }
-  std::vector<Written> written;
-  for (const auto& shard : plan.shards) {
-    for (const TensorInfo& tensor : shard) {
-      Written one = by_name.at(tensor.name);
-      one.planned = &tensor;
-      written.push_back(one);
+      written.push_back({layer.outputs[j].name,
+                         &result.output_checksums[j],
+                         layer.spec
+                             ? format.numbers_in(*layer.spec, layer.outputs[j])
+                             : Format::Numbers::kAny});
     }
   }
   return written;
@@ -173,24 +214,49 @@ std::string checksum_of(const container::CheckpointWriter& writer,
 }
 
 std::string checksum_of(const CheckpointReader& reader,
-                        const TensorInfo& tensor) {
+                        const container::PlacedPart& part) {
   Hasher hasher;
   for_chunks(
-      reader, tensor, [&](std::uint64_t, std::span<const std::byte> bytes) {
+      reader, part, [&](std::uint64_t, std::span<const std::byte> bytes) {
         hasher.update(bytes);
       });
   return hasher.digest();
 }
 
-void check_values(const CheckpointReader& reader, const TensorInfo& tensor) {
-  if (!holds_checked_values(tensor)) {
+std::string checksum_of(const CheckpointReader& reader,
+                        const TensorInfo& tensor) {
+  return checksum_of(reader, {&tensor, 0, tensor.bytes});
+}
+
+void check_numbers(const CheckpointReader& reader,
+                   const TensorInfo& tensor,
+                   Format::Numbers numbers) {
+  if (numbers == Format::Numbers::kAny) {
     return;
   }
   for_chunks(reader,
-             tensor,
+             {&tensor, 0, tensor.bytes},
              [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-               check_chunk(tensor, offset / dtype_bytes(tensor.dtype), bytes);
+               check_chunk(
+                   tensor, numbers, offset / dtype_bytes(tensor.dtype), bytes);
              });
+}
+
+load::CheckpointDirectory open_written(const std::filesystem::path& directory,
+                                       std::string_view format) {
+  load::CheckpointDirectory written = load::open_checkpoint(directory);
+  const std::size_t slash = format.find('/');
+  const auto entry = written.config->find("quantization_config");
+  if (slash != std::string_view::npos && entry != written.config->end() &&
+      !format.substr(slash).starts_with("/tiles")) {
+    (*entry)["int4_layout"] = format.substr(slash + 1);
+  }
+  return written;
+}
+
+const CheckpointReader& tensors_in_files(
+    const load::CheckpointDirectory& directory) {
+  return directory.raw ? *directory.raw : *directory.reader;
 }
 
 void check_output(const Plan& plan,
@@ -199,47 +265,44 @@ void check_output(const Plan& plan,
                   Part part,
                   ProgressSink& progress,
                   const std::atomic<bool>& stop) {
-  const load::CheckpointDirectory output = load::open_checkpoint(directory);
+  const load::CheckpointDirectory output = open_written(directory, plan.format);
+  const CheckpointReader& files = tensors_in_files(output);
   const auto opened = open_quantized(*output.config, *output.reader);
-  NIBBLE_CHECK(opened != nullptr,
+  NIBBLE_CHECK((opened != nullptr) == (quantizes(plan) || plan.packed),
                kCheckFailed,
-               "{}: found no declaration of quantized layers",
-               directory.string());
+               "{}: found {} of quantized layers",
+               directory.string(),
+               opened ? "a declaration" : "no declaration");
   std::size_t layers = 0;
   for (const PlannedLayer& layer : plan.layers) {
     layers += layer.spec ? 1 : 0;
-    NIBBLE_CHECK(opened->spec_of(layer.module) == layer.spec,
+    NIBBLE_CHECK(!opened || opened->spec_of(layer.module) == layer.spec,
                  kCheckFailed,
                  "module {}: found another scheme declared than planned",
                  printable(layer.module));
   }
-  NIBBLE_CHECK(opened->modules().size() == layers,
+  const std::size_t declared = opened ? opened->stored_modules().size() : 0;
+  NIBBLE_CHECK(declared == layers || plan.packed,
                kCheckFailed,
                "{}: found {} quantized layers, expected {}",
                directory.string(),
-               opened->modules().size(),
+               declared,
                layers);
-  const std::vector<Written> written = written_tensors(plan, results);
-  NIBBLE_CHECK(written.size() == output.reader->tensors().size(),
-               kCheckFailed,
-               "{}: found {} tensors, expected {}",
-               directory.string(),
-               output.reader->tensors().size(),
-               written.size());
+  check_headers(plan, files, directory);
+  const std::vector<Written> written = all_written(plan, results);
   std::vector<Written> own;
   std::uint64_t bytes = 0;
   for (std::size_t i = part.number; i < written.size(); i += part.of) {
     own.push_back(written[i]);
-    bytes += written[i].planned->bytes;
+    bytes += container::find_part(files, written[i].name).bytes;
   }
   progress.begin("checking", bytes);
   parallel_for(static_cast<std::int64_t>(own.size()),
                1,
                [&](std::int64_t i, std::int64_t) {
                  stop_if_asked(stop);
-                 const Written& one = own[static_cast<std::size_t>(i)];
-                 check_tensor(*output.reader, one);
-                 progress.advance(one.planned->bytes);
+                 progress.advance(
+                     check_written(files, own[static_cast<std::size_t>(i)]));
                });
   progress.end();
 }

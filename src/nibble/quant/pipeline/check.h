@@ -8,6 +8,9 @@
 
 #include "nibble/base/progress.h"
 #include "nibble/container/checkpoint.h"
+#include "nibble/container/tensor_part.h"
+#include "nibble/load/checkpoint_directory.h"
+#include "nibble/quant/core/format.h"
 #include "nibble/quant/pipeline/execute.h"
 #include "nibble/quant/pipeline/plan.h"
 
@@ -16,17 +19,27 @@ namespace nibble::quant {
 // Digest of a tensor's bytes as they stand in its file.
 [[nodiscard]] std::string checksum_of(const container::CheckpointReader& reader,
                                       const container::TensorInfo& tensor);
+[[nodiscard]] std::string checksum_of(const container::CheckpointReader& reader,
+                                      const container::PlacedPart& part);
 
 // Digest of a tensor's bytes as a file that is not complete yet holds them.
 [[nodiscard]] std::string checksum_of(const container::CheckpointWriter& writer,
                                       std::string_view name,
                                       std::uint64_t bytes);
 
-// Throws kCheckFailed unless every element is a finite scale above zero (F32,
-// F16, BF16) or, for F8_E4M3, a code that is no NaN; other types pass. For
-// outputs of quantized layers, whose float tensors are all scales.
-void check_values(const container::CheckpointReader& reader,
-                  const container::TensorInfo& tensor);
+// Throws kCheckFailed for the first number that is not of this kind.
+void check_numbers(const container::CheckpointReader& reader,
+                   const container::TensorInfo& tensor,
+                   Format::Numbers numbers);
+
+// Opens a directory that was written in a format (Plan::format), whose name
+// tells an order of codes that its files do not.
+[[nodiscard]] load::CheckpointDirectory open_written(
+    const std::filesystem::path& directory, std::string_view format);
+
+// The tensors as they are in a directory's files.
+[[nodiscard]] const container::CheckpointReader& tensors_in_files(
+    const load::CheckpointDirectory& directory);
 
 // One of several equal parts of a work.
 struct Part {

@@ -17,8 +17,8 @@ namespace {
 // The tensors that a model needs, ticked off as they are found.
 class Needed {
  public:
-  Needed(const load::CheckpointDirectory& source, const Survey& survey)
-      : reader_(*source.reader) {
+  Needed(const container::CheckpointReader& reader, const Survey& survey)
+      : reader_(reader) {
     for (const Module& module : survey.modules) {
       modules_.emplace(module.name, &module.source);
     }
@@ -87,7 +87,8 @@ bool may_be_spare(const model::TensorPlace& place, bool tied_head) {
 
 }  // namespace
 
-std::string check_against_config(const load::CheckpointDirectory& source,
+std::string check_against_config(const container::CheckpointReader& reader,
+                                 const nlohmann::json& given,
                                  const Survey& survey) {
   if (!survey.family->runnable) {
     return fmt::format(
@@ -97,7 +98,7 @@ std::string check_against_config(const load::CheckpointDirectory& source,
   }
   model::ModelConfig config;
   try {
-    config = model::parse_config(*source.config);
+    config = model::parse_config(given);
   } catch (const Error& error) {
     // A feature that only running the model needs does not stop rewriting it.
     if (error.code() != ErrorCode::kUnsupported) {
@@ -111,7 +112,7 @@ std::string check_against_config(const load::CheckpointDirectory& source,
   const bool tied_head = config.tied_head;
   model::Transformer model(std::move(config), backend::cpu_backend());
 
-  Needed needed(source, survey);
+  Needed needed(reader, survey);
   const model::EmbeddingSlot& embedding = model.embedding();
   needed.tensor(embedding.path + ".weight", {embedding.rows, embedding.hidden});
   model.visit_linears([&](model::LinearSlot& slot) {
@@ -123,7 +124,7 @@ std::string check_against_config(const load::CheckpointDirectory& source,
     needed.tensor(slot.path + ".weight", {model.config().hidden});
   });
 
-  const auto tensors = source.reader->tensors();
+  const auto tensors = reader.tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (needed.used(i) || may_be_spare(survey.places[i], tied_head)) {
       continue;

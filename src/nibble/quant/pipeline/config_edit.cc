@@ -61,6 +61,9 @@ struct Members {
   std::size_t first_key = 0;   // of the first member, 0 when there is none
   std::size_t last_value = 0;  // byte after the last value
   std::optional<std::pair<std::size_t, std::size_t>> value;  // of the key
+  std::size_t start = 0;   // of the key itself
+  std::size_t before = 0;  // byte after the value before it
+  std::size_t next = 0;    // start of the key behind it, 0 when it is the last
 };
 
 Members find_members(std::string_view text, std::string_view key) {
@@ -84,14 +87,21 @@ Members find_members(std::string_view text, std::string_view key) {
     scanner.skip_space();
     const std::size_t begin = scanner.at;
     scanner.skip_value();
-    if (name == key) {  // the last one counts, as it does for parsers
+    const bool found = name == key;
+    if (found) {  // the last one counts, as it does for parsers
       members.value = {begin, scanner.at};
+      members.start = start;
+      members.before = members.last_value;
+      members.next = 0;
     }
     members.last_value = scanner.at;
     scanner.skip_space();
     if (text[scanner.at] == ',') {
       ++scanner.at;
       scanner.skip_space();
+      if (found) {
+        members.next = scanner.at;
+      }
     }
   }
   return members;
@@ -163,6 +173,18 @@ std::string with_entry(std::string_view text,
   added += ": ";
   added += entry;
   return result.insert(members.last_value, added);
+}
+
+std::string without_entry(std::string_view text, std::string_view key) {
+  const Members members = find_members(text, key);
+  std::string result(text);
+  if (!members.value) {
+    return result;
+  }
+  const std::size_t begin = members.next != 0 ? members.start : members.before;
+  const std::size_t end =
+      members.next != 0 ? members.next : members.value->second;
+  return result.erase(begin, end - begin);
 }
 
 }  // namespace nibble::quant

@@ -16,4 +16,8 @@ namespace nibble::quant {
                                      std::string_view key,
                                      const nlohmann::json& value);
 
+// text, a JSON object, without the entry of that name, if any.
+[[nodiscard]] std::string without_entry(std::string_view text,
+                                        std::string_view key);
+
 }  // namespace nibble::quant

@@ -69,5 +69,15 @@ TEST(WithEntry, RefusesWhatIsNoObject) {
   }
 }
 
+TEST(ConfigEdit, RemovesAnEntryAndNothingElse) {
+  EXPECT_EQ(without_entry(R"({"a": 1, "b": {"c": 2}, "d": 3})", "b"),
+            R"({"a": 1, "d": 3})");
+  EXPECT_EQ(without_entry(R"({"b": [1, 2], "d": 3})", "b"), R"({"d": 3})");
+  EXPECT_EQ(without_entry("{\n  \"a\": 1,\n  \"b\": 2\n}\n", "b"),
+            "{\n  \"a\": 1\n}\n");
+  EXPECT_EQ(without_entry(R"({"b": 1})", "b"), "{}");
+  EXPECT_EQ(without_entry(R"({"a": {"b": 1}})", "b"), R"({"a": {"b": 1}})");
+}
+
 }  // namespace
 }  // namespace nibble::quant

@@ -16,6 +16,7 @@
 #include "nibble/base/parallel.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/buffer_pool.h"
+#include "nibble/quant/pipeline/check.h"
 #include "nibble/quant/pipeline/ordered_digest.h"
 #include "nibble/quant/pipeline/pack_tile.h"
 #include "nibble/quant/pipeline/read_matrix.h"
@@ -77,6 +78,7 @@ class Executor {
         reader_(*execution.source.reader),
         items_(items_of(execution.plan)),
         workers_(thread_count()),
+        scattered_(format_named(execution.plan.format).scatters_rows()),
         budget_(static_cast<std::size_t>(execution.plan.buffer_bytes)),
         pool_(budget_.limit_bytes()) {}
 
@@ -150,6 +152,7 @@ class Executor {
   const container::CheckpointReader& reader_;
   const std::vector<Item> items_;
   const int workers_;
+  const bool scattered_;  // Format::scatters_rows
   MemoryBudget budget_;
   BufferPool pool_;
 
@@ -460,7 +463,13 @@ void Executor::pack(
   const auto first_unit =
       static_cast<std::size_t>(piece.first / tile_unit_rows(plan_, planned));
   const std::vector<PackedRun> runs =
-      pack_tile({plan_, planned, options, piece.first, piece.count, weight},
+      pack_tile({plan_,
+                 planned,
+                 options,
+                 piece.first,
+                 piece.count,
+                 weight,
+                 execution_.codes},
                 bytes->packed.bytes(),
                 std::span(piece.state->unit_sums).subspan(first_unit),
                 scratch);
@@ -475,7 +484,9 @@ void Executor::write_packed(Piece& piece,
     step("write");
     execution_.writer.write(
         planned.outputs[run.output].name, run.offset, run.bytes);
-    piece.state->outputs[run.output].add(run.offset, run.bytes, bytes);
+    if (!scattered_) {
+      piece.state->outputs[run.output].add(run.offset, run.bytes, bytes);
+    }
   }
 }
 
@@ -507,8 +518,13 @@ void Executor::finish_item(ItemState& state) {
     const PlannedLayer& planned = plan_.layers[item.index];
     result.source_checksum = source_checksum(state);
     for (std::size_t i = 0; i < planned.outputs.size(); ++i) {
+      // Pieces of scattered rows would wait for each other in vain.
       result.output_checksums.push_back(
-          state.outputs[i].digest(planned.outputs[i].bytes));
+          scattered_ && planned.spec
+              ? checksum_of(execution_.writer,
+                            planned.outputs[i].name,
+                            planned.outputs[i].bytes)
+              : state.outputs[i].digest(planned.outputs[i].bytes));
     }
     for (const ErrorSums& sums : state.unit_sums) {
       result.sums += sums;

@@ -48,6 +48,8 @@ struct Execution {
   std::function<void(std::size_t item, const ItemResult& result)> finished;
   // Called before bytes are written; tests make writing fail here.
   std::function<void(std::string_view step)> before_step;
+  // Where codes come from when they are moved; else they are chosen.
+  const CodeSource* codes = nullptr;
 };
 
 // Throws kInterrupted once stop is true.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "nibble/base/error.h"
 #include "nibble/container/safetensors/header.h"
 #include "nibble/container/safetensors/index.h"
+#include "nibble/container/tensor_part.h"
 
 namespace nibble::quant {
 namespace {
@@ -58,7 +60,22 @@ std::size_t file_by_prefix(const Plan& plan, const std::string& name) {
   return best;
 }
 
-// Calls put(tensor) for every output, which returns its file's number.
+// The tensor that an output is a part of, or itself.
+TensorInfo whole_of(const TensorInfo& output) {
+  const container::TensorPart part = container::TensorPart::parse(output.name);
+  TensorInfo whole = output;
+  whole.name = part.tensor;
+  if (part.count > 1) {
+    std::vector<std::int64_t> dims(output.shape.begin(), output.shape.end());
+    dims.front() *= static_cast<std::int64_t>(part.count);
+    whole.shape = Shape(std::span<const std::int64_t>(dims));
+    whole.bytes *= part.count;
+  }
+  return whole;
+}
+
+// Calls put(tensor) for every output, which returns its file's number; once
+// for outputs that are parts of one tensor, which follow each other.
 template <typename Put>
 void place_outputs(Plan& plan,
                    const container::CheckpointReader& source,
@@ -69,7 +86,9 @@ void place_outputs(Plan& plan,
     }
     for (const std::size_t index : tensor.layers) {
       for (TensorInfo& output : plan.layers[index].outputs) {
-        output.file = put(output);
+        if (container::TensorPart::parse(output.name).index == 0) {
+          put(whole_of(output));
+        }
       }
     }
   }
@@ -87,6 +106,21 @@ void refuse_equal_names(const Plan& plan) {
   }
 }
 
+// Tells every output its file.
+void name_files(Plan& plan) {
+  std::unordered_map<std::string_view, std::size_t> files;
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    for (const TensorInfo& tensor : plan.shards[i]) {
+      files.emplace(tensor.name, i);
+    }
+  }
+  for (PlannedLayer& layer : plan.layers) {
+    for (TensorInfo& output : layer.outputs) {
+      output.file = files.at(container::TensorPart::parse(output.name).tensor);
+    }
+  }
+}
+
 }  // namespace
 
 void lay_out(Plan& plan,
@@ -99,13 +133,12 @@ void lay_out(Plan& plan,
     plan.shards.assign(plan.shard_names.size(), {});
     place_outputs(plan, source, [&](TensorInfo tensor) {
       tensor.file = file_by_prefix(plan, tensor.name);
-      plan.shards[tensor.file].push_back(tensor);
-      return tensor.file;
+      plan.shards[tensor.file].push_back(std::move(tensor));
     });
   } else {
     Shards shards(shard_bytes);
     place_outputs(plan, source, [&](TensorInfo tensor) {
-      return shards.add(std::move(tensor));
+      shards.add(std::move(tensor));
     });
     plan.shards = shards.take();
     plan.shard_names.clear();
@@ -117,6 +150,7 @@ void lay_out(Plan& plan,
     plan.shard_prefixes.assign(plan.shards.size(), "");
   }
   refuse_equal_names(plan);
+  name_files(plan);
 
   plan.output_bytes = 0;
   for (const auto& shard : plan.shards) {

@@ -66,7 +66,12 @@ std::uint64_t tile_cost_bytes(const Plan& plan,
   if (!layer.spec) {
     return source;  // the tile is the output
   }
-  return source + outputs + unit * columns * kUnitBytesPerWeight;
+  // Scattered rows are collected: a byte a code, and scales like the outputs'.
+  const std::uint64_t collected =
+      format_named(plan.format).scatters_rows()
+          ? static_cast<std::uint64_t>(rows) * columns + outputs
+          : 0;
+  return source + outputs + collected + unit * columns * kUnitBytesPerWeight;
 }
 
 std::int64_t tile_rows(const Plan& plan,

@@ -42,12 +42,14 @@ void refuse_non_empty(const fs::path& output, bool overwrite) {
                    output.string());
   }
   // A slip in a path must not delete somebody's home directory.
-  if (!fs::exists(output / kConfigName)) {
-    fail_with_hint(ErrorCode::kInvalidArgument,
-                   "delete it yourself if nothing in it is needed",
-                   "output {}: found a directory without config.json, and "
-                   "--overwrite replaces only checkpoints",
-                   output.string());
+  if (!fs::exists(output / kConfigName) && !fs::exists(output / kParamsName)) {
+    fail_with_hint(
+        ErrorCode::kInvalidArgument,
+        "delete it yourself if nothing in it is needed",
+        "output {}: found a directory without config.json or params.json, "
+        "and "
+        "--overwrite replaces only checkpoints",
+        output.string());
   }
 }
 

@@ -8,6 +8,7 @@ namespace nibble::quant {
 // Files that stand in every directory that was written.
 inline constexpr const char* kReceiptName = "nibble.json";
 inline constexpr const char* kConfigName = "config.json";
+inline constexpr const char* kParamsName = "params.json";  // of Meta's layout
 
 // Where a result grows until it is complete: "OUT.partial" beside OUT.
 [[nodiscard]] std::filesystem::path partial_path(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
@@ -54,7 +56,8 @@ class Collector {
     const auto run = std::find_if(
         runs_.begin(), runs_.end(), [&](const PackedRun& candidate) {
           return candidate.output == output &&
-                 candidate.offset + candidate.bytes.size() == offset;
+                 candidate.offset + candidate.bytes.size() == offset &&
+                 candidate.bytes.data() + candidate.bytes.size() == to.data();
         });
     if (run != runs_.end()) {
       run->bytes = {run->bytes.data(), run->bytes.size() + bytes.size()};
@@ -84,6 +87,59 @@ class Collector {
   std::vector<PackedRun> runs_;
 };
 
+// Puts the rows of a unit where they belong in a tile. Every row has scales of
+// its own in the formats that scatter rows.
+class WholeTile {
+ public:
+  WholeTile(std::int64_t rows, std::int64_t columns)
+      : rows_(rows), columns_(columns) {}
+
+  void add(std::int64_t row, const Quantized& unit) {
+    if (row == 0) {
+      tile_.spec = unit.spec;
+      tile_.rows = rows_;
+      tile_.columns = columns_;
+      const std::int64_t groups = unit.scales.shape()[1];
+      tile_.codes = Tensor(unit.codes.dtype(), {rows_, columns_});
+      tile_.scales = Tensor(unit.scales.dtype(), {rows_, groups});
+      if (unit.zeros) {
+        tile_.zeros = Tensor(unit.zeros->dtype(), {rows_, groups});
+      }
+    }
+    put(unit.codes, row, tile_.codes);
+    put(unit.scales, row, tile_.scales);
+    if (unit.zeros) {
+      put(*unit.zeros, row, *tile_.zeros);
+    }
+  }
+
+  [[nodiscard]] const Quantized& tile() const { return tile_; }
+
+ private:
+  static void put(const Tensor& unit, std::int64_t row, Tensor& tile) {
+    const auto from = unit.view().byte_span();
+    const auto to = tile.view().rows(row, unit.shape()[0]).byte_span();
+    std::copy(from.begin(), from.end(), to.begin());
+  }
+
+  std::int64_t rows_;
+  std::int64_t columns_;
+  Quantized tile_;
+};
+
+// Rounds scales to the type in which spec stores them.
+void store_scales(const NumberSpec& spec, Quantized& codes) {
+  if (codes.scales.dtype() != spec.scale_dtype) {
+    std::vector<float> values(
+        static_cast<std::size_t>(codes.scales.shape().elements()));
+    convert_to_float(std::as_const(codes.scales).view(), values);
+    Tensor rounded(spec.scale_dtype, codes.scales.shape());
+    convert_from_float(values, rounded.view());
+    codes.scales = std::move(rounded);
+  }
+  codes.spec = spec;
+}
+
 }  // namespace
 
 std::size_t packed_bytes(const PlannedLayer& layer, std::int64_t rows) {
@@ -101,31 +157,59 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
   const PlannedLayer& layer = job.layer;
   const NumberSpec& spec = layer.spec->weight;
   const Scheme& scheme = scheme_for(spec);
-  const Algorithm& algorithm = algorithm_named(layer.algorithm);
   const Format& format = format_named(job.plan.format);
   const std::int64_t rows = job.rows;
   const std::int64_t unit = tile_unit_rows(job.plan, layer);
 
+  // The format's own tool may choose codes by other scales than it stores.
+  EncodeOptions options = job.options;
+  NumberSpec encoded = spec;
+  if (options.numerics == Numerics::kReference) {
+    const Format::Encoding encoding = format.reference_encoding(*layer.spec);
+    options.numerics = encoding.numerics;
+    encoded.scale_dtype = encoding.scale_dtype;
+  }
+  const auto choose = [&](ConstTensorView part, std::int64_t row) {
+    if (job.codes != nullptr) {
+      return job.codes->rows(layer.module, row, part.dim(0));
+    }
+    LayerJob one;
+    one.members.push_back({layer.module, encoded, part, options});
+    std::vector<Quantized> codes =
+        algorithm_named(layer.algorithm).run(one, scheme, nullptr);
+    store_scales(spec, codes.front());
+    return std::move(codes.front());
+  };
   Collector collector(layer, rows, packed);
   const Format::Sink sink = [&](std::string_view name,
                                 std::uint64_t offset,
                                 std::span<const std::byte> bytes) {
     collector.add(name, offset, bytes);
   };
+  WholeTile whole(rows, layer.source.columns);
   for (std::int64_t row = 0, i = 0; row < rows; row += unit, ++i) {
     const std::int64_t count = std::min(unit, rows - row);
     const ConstTensorView part = job.weight(row, count);
-    LayerJob one;
-    one.members.push_back({layer.module, spec, part, job.options});
-    const std::vector<Quantized> codes = algorithm.run(one, scheme, nullptr);
-
+    const Quantized codes = choose(part, job.first_row + row);
     sums[static_cast<std::size_t>(i)] =
-        measure_error(scheme, codes.front(), part, scratch.decoded);
+        measure_error(scheme, codes, part, scratch.decoded);
+    if (format.scatters_rows()) {
+      whole.add(row, codes);
+    } else {
+      format.pack(layer.module,
+                  *layer.spec,
+                  layer.source.rows,
+                  job.first_row + row,
+                  codes,
+                  sink);
+    }
+  }
+  if (format.scatters_rows()) {
     format.pack(layer.module,
                 *layer.spec,
                 layer.source.rows,
-                job.first_row + row,
-                codes.front(),
+                job.first_row,
+                whole.tile(),
                 sink);
   }
   return collector.take();

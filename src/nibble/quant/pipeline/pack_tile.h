@@ -35,6 +35,7 @@ struct TileJob {
   // Rows [first, first + count) of the tile, finite; called for a unit at a
   // time, in order. Valid until the next call.
   FunctionRef<ConstTensorView(std::int64_t first, std::int64_t count)> weight;
+  const CodeSource* codes = nullptr;  // as Execution::codes
 };
 
 // Memory that pack_tile needs for the packed bytes of `rows` rows.

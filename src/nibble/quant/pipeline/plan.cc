@@ -12,11 +12,13 @@
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
 #include "nibble/base/units.h"
+#include "nibble/load/native_form.h"
 #include "nibble/model/config_json.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/config_edit.h"
 #include "nibble/quant/pipeline/engine_facts.h"
 #include "nibble/quant/pipeline/layout.h"
+#include "nibble/quant/pipeline/native_files.h"
 #include "nibble/quant/pipeline/output_place.h"
 #include "nibble/quant/pipeline/survey.h"
 #include "nibble/quant/recipe/resolve.h"
@@ -55,6 +57,14 @@ bool is_tied(const nlohmann::json& config) {
   return tied != config.end() && tied->is_boolean() && tied->get<bool>();
 }
 
+// Stands for the algorithm of codes that are moved as they are.
+constexpr const char* kMoved = "moved";
+
+// The recipe of plain rewriting: no rule at all.
+bool copies_all(const Recipe& recipe) {
+  return recipe.rules.empty() && !recipe.defaults;
+}
+
 // Decides each module, and refuses what a format or scheme cannot do.
 class Planner {
  public:
@@ -67,6 +77,7 @@ class Planner {
         format_(format_named(options.format)) {
     refuse_unknown_family(recipe);
     plan_.format = options.format;
+    plan_.notes = options.notes;
     plan_.numerics = options.numerics;
     plan_.family = survey_.family->name;
     plan_.recipe_json = quant::to_json(recipe).dump();
@@ -79,12 +90,20 @@ class Planner {
     note_family();
     add_tensors();
     refuse_unless_accepted(options_.engines, model_facts(plan_, source_));
+    if (source_.native != nullptr) {
+      name_native_files(*source_.native, plan_);
+    }
     lay_out(plan_, *source_.reader, options_.shard_bytes);
     plan_memory();
     plan_disk();
-    const nlohmann::json entry = format_.config_entry(plan_.decisions);
-    plan_.config_text =
-        with_entry(source_.config_text, format_.config_key(), entry);
+    plan_.config_text = source_.config_text;
+    if (source_.native != nullptr) {
+      plan_.params_text = source_.native->params_text;
+    } else if (quantizes(plan_)) {
+      plan_.config_text = with_entry(source_.config_text,
+                                     format_.config_key(),
+                                     format_.config_entry(plan_.decisions));
+    }
     return std::move(plan_);
   }
 
@@ -140,12 +159,22 @@ class Planner {
                          module.source.rows,
                          module.source.columns});
     }
+    if (copies_all(recipe)) {
+      resolved_.resize(linears.size());
+      for (std::size_t i = 0; options_.codes && i < linears.size(); ++i) {
+        resolved_[i].spec = options_.codes->spec_of(linears[i].module);
+        resolved_[i].algorithm = kMoved;
+      }
+      return;
+    }
     resolved_ = resolve(recipe, *survey_.family, linears);
-    // Engines expect scales in the type of the weights that they replace.
     for (std::size_t i = 0; i < resolved_.size(); ++i) {
+      const Module& module = survey_.modules[i];
       if (resolved_[i].spec) {
-        resolved_[i].spec->weight.scale_dtype =
-            tensor(survey_.modules[i].source.tensor).dtype;
+        resolved_[i].spec = format_.settled(*resolved_[i].spec,
+                                            module.name,
+                                            module.source.columns,
+                                            tensor(module.source.tensor).dtype);
       }
     }
   }
@@ -157,7 +186,16 @@ class Planner {
           "linear, and nothing is known about the model's structure; `nibble "
           "generate` will not run it");
     }
-    std::string note = check_against_config(source_, survey_);
+    std::string note;
+    if (source_.native != nullptr && !source_.native->packed.empty()) {
+      plan_.packed = true;  // checked when it was opened
+    } else if (source_.native != nullptr) {
+      const container::CheckpointReader& whole = *source_.native->source;
+      note = check_against_config(
+          whole, *source_.config, survey(whole, *source_.config));
+    } else {
+      note = check_against_config(*source_.reader, *source_.config, survey_);
+    }
     if (!note.empty()) {
       plan_.notes.push_back(std::move(note));
     }
@@ -165,6 +203,7 @@ class Planner {
 
   void refuse_tied_head(const Module& module) const;
   void check_algorithm(const Module& module, std::string_view name) const;
+  void refuse_mixed_stack(std::size_t first, std::size_t last) const;
   void add_layer(PlannedTensor& planned, std::size_t module);
   void add_tensor(std::size_t index, std::size_t first, std::size_t last);
   void add_tensors();
@@ -194,6 +233,9 @@ void Planner::refuse_tied_head(const Module& module) const {
 
 void Planner::check_algorithm(const Module& module,
                               std::string_view name) const {
+  if (name == kMoved) {
+    return;
+  }
   const Algorithm& algorithm = algorithm_named(name);
   NIBBLE_CHECK(
       algorithm.needs() == Needs::kNothing && algorithm.row_separable(),
@@ -238,6 +280,19 @@ void Planner::add_layer(PlannedTensor& planned, std::size_t module_index) {
   plan_.layers.push_back(std::move(layer));
 }
 
+// Files of native layouts hold a stack in one type.
+void Planner::refuse_mixed_stack(std::size_t first, std::size_t last) const {
+  for (std::size_t i = first; i < last; ++i) {
+    NIBBLE_CHECK(
+        resolved_[i].spec == resolved_[first].spec,
+        kUnsupported,
+        "module {}: found another scheme than for {}, expected one for "
+        "all experts of a tensor",
+        printable(survey_.modules[i].name),
+        printable(survey_.modules[first].name));
+  }
+}
+
 // Decides the fate of a tensor whose modules are [first, last).
 void Planner::add_tensor(std::size_t index,
                          std::size_t first,
@@ -269,6 +324,9 @@ void Planner::add_tensor(std::size_t index,
           module.name));
     }
     plan_.roles.push_back(module.role);
+  }
+  if (quantized && source_.native != nullptr) {
+    refuse_mixed_stack(first, last);
   }
   if (quantized) {
     planned.fate = is_stack(place) ? Fate::kSplit : Fate::kQuantized;
@@ -382,6 +440,13 @@ std::string_view fate_name(Fate fate) {
       break;
   }
   return "dropped";
+}
+
+bool quantizes(const Plan& plan) {
+  return std::any_of(
+      plan.layers.begin(), plan.layers.end(), [](const PlannedLayer& layer) {
+        return layer.spec.has_value();
+      });
 }
 
 Plan make_plan(const load::CheckpointDirectory& source,

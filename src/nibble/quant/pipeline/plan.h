@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/model/family.h"
 #include "nibble/quant/core/format.h"
+#include "nibble/quant/pipeline/code_source.h"
 #include "nibble/quant/recipe/recipe.h"
 
 namespace nibble::quant {
@@ -69,6 +71,9 @@ struct QuantizeOptions {
   Ranks* ranks = nullptr;
   // Engines that must take the result (quant/engines): "vllm" ...
   std::vector<std::string> engines;
+  std::vector<std::string> notes;  // to stand in the plan and the receipt
+  // Set: codes are moved from there, and the recipe decides nothing.
+  std::shared_ptr<const CodeSource> codes;
   // Called before each step that touches the disk ("reserve", "write",
   // "journal", "rename" ...), from any thread. Tests make steps fail here.
   std::function<void(std::string_view step)> before_step;
@@ -94,9 +99,11 @@ struct Plan {
   std::vector<std::string> shard_prefixes;
   std::string family;
   std::string format;
+  bool packed = false;  // copied tensors hold codes already
   Numerics numerics = Numerics::kExact;
   std::string recipe_json;  // as resolved, defaults written out
-  std::string config_text;  // config.json of the output
+  std::string config_text;  // config.json of the output; "" for none
+  std::string params_text;  // params.json of the output, likewise
   std::vector<std::filesystem::path> side_files;
   std::uint64_t source_bytes = 0;       // tensor bytes
   std::int64_t source_parameters = 0;   // elements
@@ -135,6 +142,9 @@ struct Plan {
                                             const PlannedLayer& layer,
                                             DType source_dtype,
                                             std::int64_t rows);
+
+// Whether any weight becomes codes.
+[[nodiscard]] bool quantizes(const Plan& plan);
 
 // What --dry-run --json prints.
 [[nodiscard]] nlohmann::json to_json(const Plan& plan,

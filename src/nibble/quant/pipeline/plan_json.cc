@@ -105,6 +105,7 @@ std::string plan_hash(const Plan& plan,
   }
   key["version"] = NIBBLE_VERSION;
   key["config"] = plan.config_text;
+  key["params"] = plan.params_text;
   for (const std::filesystem::path& file : source.reader->files()) {
     const auto time = std::filesystem::last_write_time(file);
     key["source"].push_back({file.filename().string(),

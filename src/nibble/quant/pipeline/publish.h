@@ -23,8 +23,8 @@ using StepHook = std::function<void(std::string_view step)>;
 [[nodiscard]] CopiedFile digest_of_file(const std::filesystem::path& path);
 
 // Makes partial appear as output at once: everything in it is durable before
-// its name changes. With overwrite a checkpoint at output changes places with it
-// and is removed afterwards; kIo when anything else has come to be there.
+// its name changes. With overwrite a checkpoint at output changes places with
+// it and is removed afterwards; kIo when anything else has come to be there.
 void publish(const std::filesystem::path& partial,
              const std::filesystem::path& output,
              bool overwrite,

@@ -242,6 +242,11 @@ void Job::distrust(const container::CheckpointWriter& writer, Results& claims) {
       bytes.emplace(tensor.name, tensor.bytes);
     }
   }
+  for (const PlannedLayer& layer : plan_.layers) {
+    for (const container::TensorInfo& output : layer.outputs) {
+      bytes.emplace(output.name, output.bytes);  // parts of tensors, too
+    }
+  }
   const auto holds = [&](const std::string& name, const std::string& checksum) {
     return checksum_of(writer, name, bytes.at(name)) == checksum;
   };
@@ -332,7 +337,8 @@ std::vector<ItemResult> Job::write_items(container::CheckpointWriter& writer,
                         journal_->append(item, result);
                         ++finished_;
                       },
-                  .before_step = options_.before_step});
+                  .before_step = options_.before_step,
+                  .codes = options_.codes.get()});
 }
 
 // From here on the leader's journal tells everything, and is the only one:
@@ -368,9 +374,19 @@ std::vector<CopiedFile> Job::write_side_files() {
   std::vector<CopiedFile> files =
       copy_side_files(source_, partial_, options_.before_step);
   step("config");
-  write_file_atomically(partial_ / kConfigName, plan_.config_text);
-  for (const std::string_view name :
-       {std::string_view(kConfigName), container::kSafetensorsIndexName}) {
+  for (const auto& [name, text] :
+       {std::pair(kConfigName, &plan_.config_text),
+        std::pair(kParamsName, &plan_.params_text)}) {
+    if (!text->empty()) {
+      write_file_atomically(partial_ / name, *text);
+    }
+  }
+  for (const std::string_view name : {std::string_view(kConfigName),
+                                      container::kSafetensorsIndexName,
+                                      std::string_view(kParamsName)}) {
+    if (name == kParamsName && plan_.params_text.empty()) {
+      continue;  // a side file, if any
+    }
     if (fs::exists(partial_ / name)) {
       files.push_back(digest_of_file(partial_ / name));
       files.back().name = name;

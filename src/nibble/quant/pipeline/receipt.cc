@@ -10,6 +10,7 @@
 #include "nibble/base/error.h"
 #include "nibble/base/hash.h"
 #include "nibble/base/json.h"
+#include "nibble/load/native_form.h"
 #include "nibble/quant/pipeline/output_place.h"
 
 namespace nibble::quant {
@@ -62,13 +63,13 @@ json output_entry(const container::TensorInfo& output,
 // Adds what was made of a tensor that is written matrix by matrix.
 void add_layers(json& entry,
                 const Plan& plan,
-                const PlannedTensor& planned,
+                std::span<const std::size_t> indices,
                 const ByOwner& owner) {
   ErrorSums sums;
   std::set<std::string> schemes;
   json outputs = json::array();
   json layers = json::array();
-  for (const std::size_t index : planned.layers) {
+  for (const std::size_t index : indices) {
     const PlannedLayer& layer = plan.layers[index];
     const ItemResult& result = *owner.layers[index];
     for (std::size_t i = 0; i < layer.outputs.size(); ++i) {
@@ -96,28 +97,103 @@ void add_layers(json& entry,
   add_figures(entry, sums);
 }
 
+// Name, type and shape of a source tensor, and what became of it.
+json entry_head(const container::TensorInfo& info,
+                Fate fate,
+                const std::string& reason) {
+  json entry{{"name", info.name},
+             {"dtype", dtype_name(info.dtype)},
+             {"shape",
+              std::vector<std::int64_t>(info.shape.begin(), info.shape.end())},
+             {"fate", fate_name(fate)}};
+  if (!reason.empty()) {
+    entry["reason"] = reason;
+  }
+  return entry;
+}
+
+json copied_output(const Plan& plan,
+                   const load::CheckpointDirectory& source,
+                   std::size_t index,
+                   const ByOwner& owner) {
+  return output_entry(source.reader->tensors()[plan.tensors[index].tensor],
+                      owner.tensors.at(index)->source_checksum);
+}
+
 json tensor_entry(const Plan& plan,
                   const load::CheckpointDirectory& source,
                   std::size_t index,
                   const ByOwner& owner) {
   const PlannedTensor& planned = plan.tensors[index];
-  const container::TensorInfo& info = source.reader->tensors()[planned.tensor];
-  json entry{{"name", info.name},
-             {"dtype", dtype_name(info.dtype)},
-             {"shape",
-              std::vector<std::int64_t>(info.shape.begin(), info.shape.end())},
-             {"fate", fate_name(planned.fate)}};
-  if (!planned.reason.empty()) {
-    entry["reason"] = planned.reason;
-  }
+  json entry = entry_head(
+      source.reader->tensors()[planned.tensor], planned.fate, planned.reason);
   if (planned.fate == Fate::kCopied) {
-    const ItemResult& result = *owner.tensors.at(index);
-    entry["outputs"] =
-        json::array({output_entry(info, result.source_checksum)});
+    entry["outputs"] = json::array({copied_output(plan, source, index, owner)});
   } else {
-    add_layers(entry, plan, planned, owner);
+    add_layers(entry, plan, planned.layers, owner);
   }
   return entry;
+}
+
+// A tensor of the checkpoint from which the ranks of a native layout were made:
+// parts are the planned tensors that it went into.
+json native_entry(const Plan& plan,
+                  const load::CheckpointDirectory& source,
+                  std::size_t tensor,
+                  const std::vector<std::size_t>& parts,
+                  const ByOwner& owner) {
+  const load::NativeForm& form = *source.native;
+  std::vector<std::size_t> layers;
+  json copies = json::array();
+  bool merged = false;
+  for (const std::size_t part : parts) {
+    const PlannedTensor& planned = plan.tensors[part];
+    merged = merged || form.from[planned.tensor].size() > 1;
+    layers.insert(layers.end(), planned.layers.begin(), planned.layers.end());
+    if (planned.fate == Fate::kCopied) {
+      copies.push_back(copied_output(plan, source, part, owner));
+    }
+  }
+  Fate fate = parts.size() == 1 ? Fate::kCopied : Fate::kSplit;
+  if (!layers.empty()) {
+    fate = Fate::kQuantized;
+  } else if (merged) {
+    fate = Fate::kMerged;
+  }
+  json entry = entry_head(form.source->tensors()[tensor], fate, {});
+  entry["outputs"] = json::array();
+  if (!layers.empty()) {
+    add_layers(entry, plan, layers, owner);
+  }
+  for (json& copy : copies) {
+    entry["outputs"].push_back(std::move(copy));
+  }
+  return entry;
+}
+
+// Entries for the tensors behind the ranks of a native layout.
+std::vector<json> native_entries(const Plan& plan,
+                                 const load::CheckpointDirectory& source,
+                                 const ByOwner& owner) {
+  const load::NativeForm& form = *source.native;
+  std::vector<std::vector<std::size_t>> parts(form.source->tensors().size());
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    for (const std::size_t from : form.from[plan.tensors[i].tensor]) {
+      parts[from].push_back(i);
+    }
+  }
+  std::vector<json> entries;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].empty()) {
+      entries.push_back(native_entry(plan, source, i, parts[i], owner));
+    }
+  }
+  for (const load::NativeForm::Dropped& dropped : form.dropped) {
+    entries.push_back(entry_head(form.source->tensors()[dropped.tensor],
+                                 Fate::kDropped,
+                                 dropped.reason));
+  }
+  return entries;
 }
 
 }  // namespace
@@ -177,12 +253,35 @@ std::string receipt_text(const Plan& plan,
       {"seconds", 0},
       {"peak_rss_bytes", 0},
       {"shards", plan.shard_names},
+      {"notes", plan.notes},
       {"files", std::move(copied)}};
   const auto replace = json::error_handler_t::replace;
   std::string text = ",\n  \"tensors\": [";
-  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-    text += i == 0 ? "\n    " : ",\n    ";
-    text += tensor_entry(plan, source, i, owner).dump(-1, ' ', false, replace);
+  bool first = true;
+  const auto add = [&](const json& entry) {
+    text += first ? "\n    " : ",\n    ";
+    text += entry.dump(-1, ' ', false, replace);
+    first = false;
+  };
+  if (source.native != nullptr) {
+    for (const json& entry : native_entries(plan, source, owner)) {
+      add(entry);
+    }
+  } else {
+    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+      add(tensor_entry(plan, source, i, owner));
+    }
+  }
+  // What a view of the source leaves out: Meta's leftovers of training.
+  constexpr std::string_view kDropped = "dropped: ";
+  const container::CheckpointReader& given =
+      source.native != nullptr ? *source.native->source : *source.reader;
+  for (const auto& [name, note] : given.metadata()) {
+    if (note.starts_with(kDropped)) {
+      add({{"name", name},
+           {"fate", fate_name(Fate::kDropped)},
+           {"reason", note.substr(kDropped.size())}});
+    }
   }
   text += "\n  ]\n}\n";
   // Room for the head before the peak is taken, which counts all of this: for

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/model/family.h"
 #include "nibble/quant/pipeline/plan.h"
@@ -30,7 +32,14 @@ struct Survey {
 
 // kCorruptData for stacks whose shape contradicts the config, kUnsupported for
 // weights of linears that are no F32, F16 or BF16.
+[[nodiscard]] Survey survey(const container::CheckpointReader& reader,
+                            const nlohmann::json& config);
+// Of the reader of a directory, be it the ranks of a native layout: their
+// modules are matrices of a rank, stacked experts one beside the other.
 [[nodiscard]] Survey survey(const load::CheckpointDirectory& source);
+
+// Throws kUnsupported unless a weight is F32, F16 or BF16.
+void refuse_unless_weight_dtype(const container::TensorInfo& tensor);
 
 // Whether "layers.2.x" comes before "layers.10.x" and so on.
 [[nodiscard]] bool natural_less(std::string_view a, std::string_view b);
@@ -43,6 +52,8 @@ struct Survey {
 // that the model has no place for. Families whose model is not known here are
 // not checked; returns a note that says so, or "".
 [[nodiscard]] std::string check_against_config(
-    const load::CheckpointDirectory& source, const Survey& survey);
+    const container::CheckpointReader& reader,
+    const nlohmann::json& config,
+    const Survey& survey);
 
 }  // namespace nibble::quant

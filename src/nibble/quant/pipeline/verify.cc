@@ -15,8 +15,11 @@
 #include "nibble/base/function_ref.h"
 #include "nibble/base/parallel.h"
 #include "nibble/load/checkpoint_directory.h"
+#include "nibble/load/native_form.h"
+#include "nibble/load/native_recut.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/check.h"
+#include "nibble/quant/pipeline/decoded.h"
 #include "nibble/quant/pipeline/layer_error.h"
 #include "nibble/quant/pipeline/output_place.h"
 #include "nibble/quant/pipeline/publish.h"
@@ -45,10 +48,15 @@ struct Promised {
 class Verifier {
  public:
   Verifier(const fs::path& directory, ProgressSink& progress)
-      : directory_(load::open_checkpoint(directory)), progress_(progress) {}
+      : path_(directory), progress_(progress) {}
 
   VerifyReport run(const std::optional<fs::path>& source) {
     load_receipt();
+    directory_ = open_written(path_, format_);
+    files_ = &tensors_in_files(directory_);
+    if (!receipt_) {
+      note_absent_receipt();
+    }
     attempt([&] {
       quantized_ = open_quantized(*directory_.config, *directory_.reader);
     });
@@ -67,7 +75,7 @@ class Verifier {
     } else if (report_.problems.empty()) {
       report_.notes.emplace_back("the checkpoint is dense: it has no scales");
     }
-    if (source && quantized_) {
+    if (source && (quantized_ || report_.problems.empty())) {
       attempt([&] { compare_with(*source); });
     }
     report_.ok = report_.problems.empty();
@@ -113,14 +121,21 @@ class Verifier {
   }
 
   void load_receipt();
+  void note_absent_receipt();
   void check_files();
   void check_tensors();
   void read_layers();
   void check_scales();
+  [[nodiscard]] DType decoded_dtype() const;
+  [[nodiscard]] load::CheckpointDirectory open_source(
+      const fs::path& path) const;
   void compare_with(const fs::path& source);
   void compare_copies(const load::CheckpointDirectory& source);
 
+  const fs::path path_;
+  std::string format_;  // as the receipt says
   load::CheckpointDirectory directory_;
+  const container::CheckpointReader* files_ = nullptr;  // of directory_
   ProgressSink& progress_;
   std::optional<json> receipt_;
   std::unique_ptr<QuantizedCheckpoint> quantized_;
@@ -130,26 +145,32 @@ class Verifier {
 };
 
 void Verifier::load_receipt() {
-  const fs::path path = directory_.path / kReceiptName;
-  if (!fs::exists(path)) {
-    // What is packed by other rules than those below needs its receipt.
-    for (const fs::path& file : directory_.reader->files()) {
-      if (file.extension() == ".pth") {
-        fail_with_hint(ErrorCode::kNotFound,
-                       "verify checks what nibble wrote; inspect shows what "
-                       "this checkpoint holds",
-                       "{}: found no receipt, expected it beside {}",
-                       path.string(),
-                       file.filename().string());
-      }
-    }
-    report_.notes.push_back(fmt::format(
-        "{} is absent: no checksums to compare with, tensors and scales alone "
-        "were checked",
-        kReceiptName));
+  if (!fs::exists(path_ / kReceiptName)) {
     return;
   }
-  attempt([&] { receipt_ = read_receipt(directory_.path); });
+  attempt([&] {
+    receipt_ = read_receipt(path_);
+    format_ = receipt_->at("format").get<std::string>();
+  });
+}
+
+void Verifier::note_absent_receipt() {
+  if (fs::exists(path_ / kReceiptName)) {
+    return;  // damaged: a problem already
+  }
+  // What is packed by other rules than those below needs its receipt.
+  if (directory_.raw) {
+    fail_with_hint(ErrorCode::kNotFound,
+                   "verify checks what nibble wrote; inspect shows what "
+                   "this checkpoint holds",
+                   "{}: found no receipt, expected it beside {}",
+                   (path_ / kReceiptName).string(),
+                   directory_.raw->files()[0].filename().string());
+  }
+  report_.notes.push_back(fmt::format(
+      "{} is absent: no checksums to compare with, tensors and scales alone "
+      "were checked",
+      kReceiptName));
 }
 
 void Verifier::check_files() {
@@ -185,7 +206,9 @@ void Verifier::check_files() {
   }
   for (const auto& entry : fs::directory_iterator(directory_.path)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(".safetensors") && !shards.contains(name)) {
+    const bool weights = name.ends_with(".safetensors") ||
+                         name.ends_with(".pth") || name.ends_with(".pt");
+    if (weights && !shards.contains(name)) {
       problem(
           fmt::format("file {}: found weights that the receipt does not "
                       "list",
@@ -203,20 +226,25 @@ void Verifier::check_files() {
 
 void Verifier::check_tensors() {
   std::vector<Promised> promised;
-  std::set<std::string> names;
+  std::set<std::string> known;
+  std::set<std::string> names;  // of whole tensors
   std::uint64_t bytes = 0;
   for (const json& tensor : receipt_->at("tensors")) {
     if (!tensor.contains("outputs")) {
       continue;  // dropped
     }
     for (const json& output : tensor.at("outputs")) {
-      promised.push_back({output.at("name").get<std::string>(),
-                          output.at("dtype").get<std::string>(),
-                          output.at("checksum").get<std::string>()});
-      names.insert(promised.back().name);
+      Promised one{output.at("name").get<std::string>(),
+                   output.at("dtype").get<std::string>(),
+                   output.at("checksum").get<std::string>()};
+      // Fused tensors are outputs of several source tensors.
+      if (known.insert(one.name).second) {
+        names.emplace(container::TensorPart::parse(one.name).tensor);
+        promised.push_back(std::move(one));
+      }
     }
   }
-  for (const TensorInfo& tensor : directory_.reader->tensors()) {
+  for (const TensorInfo& tensor : files_->tensors()) {
     bytes += tensor.bytes;
     if (!names.contains(tensor.name)) {
       problem(fmt::format("tensor {}: found one that the receipt does not list",
@@ -231,26 +259,26 @@ void Verifier::check_tensors() {
   progress_.begin("checksums", bytes);
   attempt_all(promised.size(), [&](std::size_t i) {
     const Promised& one = promised[i];
-    const TensorInfo* found = directory_.reader->find(one.name);
-    NIBBLE_CHECK(found != nullptr,
+    const container::PlacedPart found = container::find_part(*files_, one.name);
+    NIBBLE_CHECK(found.tensor != nullptr,
                  kCheckFailed,
                  "tensor {}: found none, expected {}",
                  printable(one.name),
                  printable(one.dtype));
-    NIBBLE_CHECK(dtype_name(found->dtype) == one.dtype,
+    NIBBLE_CHECK(dtype_name(found.tensor->dtype) == one.dtype,
                  kCheckFailed,
                  "tensor {}: found type {}, expected {}",
                  printable(one.name),
-                 dtype_name(found->dtype),
+                 dtype_name(found.tensor->dtype),
                  printable(one.dtype));
-    const std::string checksum = checksum_of(*directory_.reader, *found);
+    const std::string checksum = checksum_of(*files_, found);
     NIBBLE_CHECK(checksum == one.checksum,
                  kCheckFailed,
                  "tensor {}: found checksum {}, expected {}",
                  printable(one.name),
                  checksum,
                  printable(one.checksum));
-    progress_.advance(found->bytes);
+    progress_.advance(found.bytes);
   });
   progress_.end();
 }
@@ -263,8 +291,11 @@ void Verifier::read_layers() {
     }
     for (const json& layer : tensor.at("layers")) {
       const auto name = layer.at("module").get<std::string>();
-      source_checksums_[name] = layer.at("source_checksum").get<std::string>();
-      if (layer.contains("relative_mse")) {
+      const bool first =
+          source_checksums_
+              .emplace(name, layer.at("source_checksum").get<std::string>())
+              .second;
+      if (first && layer.contains("relative_mse")) {
         report_.layers.push_back({name,
                                   {layer.at("relative_mse").get<double>(),
                                    layer.at("cosine").get<double>(),
@@ -275,29 +306,83 @@ void Verifier::read_layers() {
 }
 
 void Verifier::check_scales() {
-  const std::vector<std::string> modules = quantized_->modules();
-  if (receipt_ && modules.size() != report_.layers.size()) {
+  const std::vector<std::string> modules = quantized_->stored_modules();
+  // Codes that were only moved have no figures.
+  if (receipt_ && !report_.layers.empty() &&
+      modules.size() != report_.layers.size()) {
     problem(
         fmt::format("modules: found {} declared as quantized, expected {} "
                     "as in the receipt",
                     modules.size(),
                     report_.layers.size()));
   }
-  attempt_all(modules.size(), [&](std::size_t i) {
-    for (const std::string& name : quantized_->tensors_of(modules[i])) {
-      check_values(*directory_.reader, directory_.reader->get(name));
+  const Format& format =
+      format_named(format_.empty() ? QuantizeOptions{}.format : format_);
+  std::map<std::string, Format::Numbers> tensors;
+  for (const std::string& module : modules) {
+    const LayerSpec spec = quantized_->spec_of(module).value();
+    for (std::string& name : quantized_->tensors_of(module)) {
+      const auto numbers =
+          format.numbers_in(spec, directory_.reader->get(name));
+      tensors.emplace(std::move(name), numbers);
     }
+  }
+  const std::vector<std::pair<std::string, Format::Numbers>> all(
+      tensors.begin(), tensors.end());
+  attempt_all(all.size(), [&](std::size_t i) {
+    check_numbers(*directory_.reader,
+                  directory_.reader->get(all[i].first),
+                  all[i].second);
   });
 }
 
+// The type to which a quantized source was decoded for this directory.
+DType Verifier::decoded_dtype() const {
+  if (receipt_) {
+    for (const json& tensor : receipt_->at("tensors")) {
+      if (tensor.contains("layers") && tensor.at("dtype") == "F32") {
+        return DType::kF32;
+      }
+    }
+  }
+  return DType::kBF16;
+}
+
+// The source in the form in which this directory was written.
+load::CheckpointDirectory Verifier::open_source(const fs::path& path) const {
+  load::CheckpointDirectory source = load::open_checkpoint(path);
+  const bool moved = directory_.raw && source.raw && report_.layers.empty();
+  if (source.config->contains("quantization_config") && !moved) {
+    source = decode_checkpoint(std::move(source), decoded_dtype()).dense;
+  }
+  if (!directory_.raw) {
+    return source;
+  }
+  std::int64_t ranks = 0;
+  for (const fs::path& file : directory_.raw->files()) {
+    ranks += file.extension() == ".pth" ? 1 : 0;
+  }
+  if (source.raw && source.config->contains("quantization_config")) {
+    return load::recut(std::move(source), ranks);
+  }
+  const bool gpt_fast = format_.starts_with("gpt_fast");
+  return load::as_native(
+      std::move(source),
+      gpt_fast ? load::NativeLayout::kGptFast : load::NativeLayout::kMeta,
+      ranks);
+}
+
 void Verifier::compare_with(const fs::path& path) {
-  const load::CheckpointDirectory source = load::open_checkpoint(path);
+  const load::CheckpointDirectory source = open_source(path);
   const Survey all = survey(source);
   std::map<std::string_view, const Module*> by_name;
   for (const Module& module : all.modules) {
     by_name.emplace(module.name, &module);
   }
-  const std::vector<std::string> modules = quantized_->modules();
+  const std::vector<std::string> modules =
+      quantized_ && !(receipt_ && report_.layers.empty())
+          ? quantized_->stored_modules()
+          : std::vector<std::string>();
   std::vector<std::optional<ErrorFigures>> figures(modules.size());
   progress_.begin("comparing", 0);
   attempt_all(modules.size(), [&](std::size_t i) {
@@ -354,16 +439,16 @@ void Verifier::compare_with(const fs::path& path) {
 void Verifier::compare_copies(const load::CheckpointDirectory& source) {
   const auto tensors = source.reader->tensors();
   attempt_all(tensors.size(), [&](std::size_t i) {
-    const TensorInfo* copy = directory_.reader->find(tensors[i].name);
+    const TensorInfo* copy = files_->find(tensors[i].name);
     if (copy == nullptr || copy->dtype != tensors[i].dtype ||
         copy->shape != tensors[i].shape) {
       return;  // quantized, or missing by the receipt
     }
-    NIBBLE_CHECK(checksum_of(*source.reader, tensors[i]) ==
-                     checksum_of(*directory_.reader, *copy),
-                 kCheckFailed,
-                 "tensor {}: found other bytes than in the source",
-                 printable(tensors[i].name));
+    NIBBLE_CHECK(
+        checksum_of(*source.reader, tensors[i]) == checksum_of(*files_, *copy),
+        kCheckFailed,
+        "tensor {}: found other bytes than in the source",
+        printable(tensors[i].name));
   });
 }
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/quant/formats/gpt_fast/int4_pack.h"
 #include "nibble/quant/formats/gpt_fast/layers.h"
 #include "nibble/tensor/convert.h"
 
@@ -16,61 +15,20 @@ namespace {
 
 using container::CheckpointReader;
 
-// The code 0..15 of (row, column).
-int stored_code(const PackedTensor& packed,
-                const std::byte* data,
-                std::int64_t row,
-                std::int64_t column) {
-  const std::int64_t half = packed.stored_columns / 2;
-  std::int64_t byte = 0;
-  bool high = false;
-  switch (packed.storage) {
-    case Storage::kTilePacked: {
-      const NibblePlace place =
-          nibble_place(row, column, packed.stored_columns, packed.tiles);
-      std::uint32_t word = 0;
-      std::memcpy(&word, data + place.word * 4, sizeof(word));
-      return static_cast<int>(word >> place.shift & 15u);
-    }
-    case Storage::kCpu64:
-    case Storage::kCpu32: {
-      // Blocks of outputs, inside input-major; a whole block pairs output c
-      // with c + size / 2, a cut one 2c with 2c + 1.
-      const std::int64_t size = packed.storage == Storage::kCpu64 ? 64 : 32;
-      const std::int64_t block = row / size;
-      const std::int64_t in_block = row % size;
-      const std::int64_t height = std::min(size, packed.rows - block * size);
-      const bool whole = height == size;
-      high = whole ? in_block >= size / 2 : in_block % 2 == 1;
-      const std::int64_t at = whole ? in_block % (size / 2) : in_block / 2;
-      byte = block * size * half + column * height / 2 + at;
-      break;
-    }
-    case Storage::kBytes:
-    case Storage::kInt8:
-      byte = row * half + column / 2;
-      high = column % 2 == 0;
-      break;
-  }
-  const auto value = std::to_integer<int>(data[byte]);
-  return high ? value >> 4 : value & 15;
-}
-
 class GptFastCheckpoint final : public QuantizedCheckpoint {
  public:
   GptFastCheckpoint(PackedLayers layers, const CheckpointReader& reader)
       : layers_(std::move(layers)), reader_(reader) {}
 
   [[nodiscard]] std::string description() const override {
-    const bool int8 = layers_.tensors.begin()->second.storage == Storage::kInt8;
+    const bool int8 = layers_.tensors.begin()->second.int8;
     return int8 ? "gpt-fast int8" : "gpt-fast int4";
   }
 
   [[nodiscard]] std::optional<LayerSpec> spec_of(
       std::string_view module) const override {
-    const auto found = layers_.layers.find(module);
-    return found == layers_.layers.end() ? std::nullopt
-                                         : std::optional(found->second.spec);
+    const std::optional<PackedLayer> layer = find(module);
+    return layer ? std::optional(tensor_of(*layer).spec) : std::nullopt;
   }
 
   [[nodiscard]] std::vector<std::string> modules() const override {
@@ -81,8 +39,16 @@ class GptFastCheckpoint final : public QuantizedCheckpoint {
     return names;
   }
 
+  [[nodiscard]] std::vector<std::string> stored_modules() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : layers_.tensors) {
+      names.push_back(std::string(kRank) + name);
+    }
+    return names;
+  }
+
   [[nodiscard]] Shape weight_shape(std::string_view module) const override {
-    const PackedLayer& layer = get(module);
+    const PackedLayer layer = get(module);
     return {layer.rows, tensor_of(layer).columns};
   }
 
@@ -100,10 +66,10 @@ class GptFastCheckpoint final : public QuantizedCheckpoint {
   [[nodiscard]] Quantized unpack(std::string_view module,
                                  std::int64_t first,
                                  std::int64_t count) const override {
-    const PackedLayer& layer = get(module);
+    const PackedLayer layer = get(module);
     const PackedTensor& packed = tensor_of(layer);
     Quantized tile;
-    tile.spec = layer.spec.weight;
+    tile.spec = packed.spec.weight;
     tile.rows = count;
     tile.columns = packed.columns;
     tile.codes = Tensor(DType::kI8, {count, packed.columns});
@@ -127,13 +93,31 @@ class GptFastCheckpoint final : public QuantizedCheckpoint {
   }
 
  private:
-  [[nodiscard]] const PackedLayer& get(std::string_view module) const {
-    const auto found = layers_.layers.find(module);
-    NIBBLE_CHECK(found != layers_.layers.end(),
+  static constexpr std::string_view kRank = "rank0/";
+
+  // By the name of a linear of the model, or of the file.
+  [[nodiscard]] std::optional<PackedLayer> find(std::string_view module) const {
+    const auto layer = layers_.layers.find(module);
+    if (layer != layers_.layers.end()) {
+      return layer->second;
+    }
+    if (!module.starts_with(kRank)) {
+      return std::nullopt;
+    }
+    const auto tensor = layers_.tensors.find(module.substr(kRank.size()));
+    return tensor == layers_.tensors.end()
+               ? std::nullopt
+               : std::optional(
+                     PackedLayer{tensor->first, 0, tensor->second.rows, false});
+  }
+
+  [[nodiscard]] PackedLayer get(std::string_view module) const {
+    std::optional<PackedLayer> layer = find(module);
+    NIBBLE_CHECK(layer.has_value(),
                  kNotFound,
                  "module {}: found no packed weights",
                  printable(module));
-    return found->second;
+    return *std::move(layer);
   }
 
   [[nodiscard]] const PackedTensor& tensor_of(const PackedLayer& layer) const {
@@ -143,12 +127,8 @@ class GptFastCheckpoint final : public QuantizedCheckpoint {
   // Row of the packed tensor that holds a row of the model's linear.
   [[nodiscard]] std::int64_t native_row(const PackedLayer& layer,
                                         std::int64_t row) const {
-    if (layer.rotary) {
-      const std::int64_t half = layers_.head_dim / 2;
-      const std::int64_t in_head = row % (2 * half);
-      row += 2 * (in_head % half) + in_head / half - in_head;
-    }
-    return layer.first + row;
+    return layer.first +
+           (layer.rotary ? model::row_of_pair(row, layers_.head_dim) : row);
   }
 
   static void unpack_codes(const PackedTensor& packed,
@@ -158,15 +138,16 @@ class GptFastCheckpoint final : public QuantizedCheckpoint {
                            Quantized& tile) {
     auto* codes =
         tile.codes.view().as<std::int8_t>().data() + to_row * tile.columns;
-    if (packed.storage == Storage::kInt8) {
+    if (packed.int8) {
       std::memcpy(codes,
                   weight.data() + row * packed.columns,
                   static_cast<std::size_t>(packed.columns));
       return;
     }
     for (std::int64_t c = 0; c < tile.columns; ++c) {
-      codes[c] = static_cast<std::int8_t>(
-          stored_code(packed, weight.data(), row, c) - 8);
+      const CodePlace place = code_place(packed.codes, row, c);
+      const auto byte = std::to_integer<int>(weight.data()[place.byte]);
+      codes[c] = static_cast<std::int8_t>((byte >> place.shift & 15) - 8);
     }
   }
 

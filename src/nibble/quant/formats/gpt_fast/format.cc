@@ -20,12 +20,13 @@ namespace {
 
 using container::TensorInfo;
 
-constexpr std::int64_t kTiles = 8;  // inner_k_tiles, always 8 in gpt-fast
 constexpr std::int64_t kPadding = 1024;
 
 // Columns of the file: padded when the kernel needs it, and then to 1024.
-std::int64_t stored_columns(std::int64_t columns, std::int64_t group) {
-  return columns % group == 0 && columns % (16 * kTiles) == 0
+std::int64_t stored_columns(std::int64_t columns,
+                            std::int64_t group,
+                            std::int64_t tiles) {
+  return columns % group == 0 && columns % (16 * tiles) == 0
              ? columns
              : round_up(columns, kPadding);
 }
@@ -42,9 +43,17 @@ std::uint32_t code_of_zero(float scale, float offset) {
 // Scale and offset of a group of zeros only.
 constexpr float kLeastRange = 1e-6F;
 
-// A module is a linear of gpt-fast ("layers.0.attention.wqkv").
+struct Variant {
+  std::string_view name;
+  gpt_fast::Order order = gpt_fast::Order::kTiles;
+  std::int64_t tiles = 8;  // inner_k_tiles, always 8 in gpt-fast
+};
+
+// A module is a linear of gpt-fast ("rank0/layers.0.attention.wqkv").
 class GptFastFormat final : public Format {
  public:
+  explicit GptFastFormat(const Variant& variant) : variant_(variant) {}
+
   [[nodiscard]] std::string_view name() const override { return "gpt_fast"; }
 
   [[nodiscard]] std::unique_ptr<QuantizedCheckpoint> open(
@@ -58,9 +67,39 @@ class GptFastFormat final : public Format {
     return gpt_fast::open_checkpoint(config, reader);
   }
 
+  [[nodiscard]] const Format* variant(std::string_view name) const override;
+
+  [[nodiscard]] LayerSpec settled(LayerSpec spec,
+                                  std::string_view /*module*/,
+                                  std::int64_t /*columns*/,
+                                  DType /*source*/) const override {
+    spec.weight.scale_dtype = DType::kBF16;
+    if (spec.weight.scheme == "int4") {
+      spec.weight.symmetric = false;
+      spec.weight.real_zero = true;
+    }
+    return spec;
+  }
+
+  [[nodiscard]] Encoding reference_encoding(
+      const LayerSpec& spec) const override {
+    // With float32 scales the exact rule is that of the int8 original.
+    return spec.weight.scheme == "int8"
+               ? Encoding{Numerics::kExact, DType::kF32}
+               : Encoding{Numerics::kReference, DType::kBF16};
+  }
+
+  [[nodiscard]] Numbers numbers_in(const LayerSpec& /*spec*/,
+                                   const TensorInfo& tensor) const override {
+    if (tensor.name.ends_with(".scales_and_zeros")) {
+      return Numbers::kPairs;
+    }
+    return tensor.name.ends_with(".scales") ? Numbers::kScales : Numbers::kAny;
+  }
+
   void check(const LayerSpec& spec,
              std::int64_t rows,
-             std::int64_t /*columns*/) const override {
+             std::int64_t columns) const override {
     const NumberSpec& weight = spec.weight;
     const bool int8 = weight.scheme == "int8" && weight.symmetric &&
                       weight.grain == Grain::kChannel;
@@ -72,11 +111,16 @@ class GptFastFormat final : public Format {
                  "gpt-fast's layout: found {}, expected int8 channel or int4 "
                  "with a real zero in groups of 32, 64, 128 or 256",
                  describe(spec));
-    NIBBLE_CHECK(int8 || rows % 8 == 0,
+    const bool cpu = variant_.order == gpt_fast::Order::kCpu64 ||
+                     variant_.order == gpt_fast::Order::kCpu32;
+    const std::int64_t multiple = cpu ? 16 : 8;
+    NIBBLE_CHECK(int8 || (rows % multiple == 0 && columns % 2 == 0),
                  kUnsupported,
-                 "gpt-fast's int4 layout: found {} rows, expected a multiple "
-                 "of 8",
-                 rows);
+                 "gpt-fast's int4 layout: found {} rows of {}, expected a "
+                 "multiple of {} and an even number",
+                 rows,
+                 columns,
+                 multiple);
   }
 
   [[nodiscard]] std::vector<TensorInfo> plan(
@@ -94,9 +138,16 @@ class GptFastFormat final : public Format {
       scales.name = std::string(module) + ".scales";
       scales.shape = {rows};
     } else {
-      const std::int64_t stored = stored_columns(columns, spec.weight.group);
-      weight.dtype = DType::kI32;
-      weight.shape = {rows / 8, stored / (16 * kTiles), 32, kTiles / 2};
+      const std::int64_t stored =
+          stored_columns(columns, spec.weight.group, variant_.tiles);
+      if (variant_.order == gpt_fast::Order::kTiles) {
+        weight.dtype = DType::kI32;
+        weight.shape = {
+            rows / 8, stored / (16 * variant_.tiles), 32, variant_.tiles / 2};
+      } else {
+        weight.dtype = DType::kU8;
+        weight.shape = {rows, stored / 2};
+      }
       scales.name = std::string(module) + ".scales_and_zeros";
       scales.shape = {stored / spec.weight.group, rows, 2};
     }
@@ -120,7 +171,12 @@ class GptFastFormat final : public Format {
     }
   }
 
-  [[nodiscard]] std::int64_t row_multiple() const override { return 8; }
+  // Scales stand group by group.
+  [[nodiscard]] bool scatters_rows() const override { return true; }
+
+  [[nodiscard]] std::int64_t row_multiple() const override {
+    return variant_.order == gpt_fast::Order::kTiles ? 8 : 64;
+  }
 
   // Nothing declares the packing but the file itself.
   [[nodiscard]] std::string_view config_key() const override { return ""; }
@@ -149,17 +205,21 @@ class GptFastFormat final : public Format {
          std::as_const(rounded).view().byte_span());
   }
 
-  static void pack_int4(std::string_view module,
-                        std::int64_t group,
-                        std::int64_t rows,
-                        std::int64_t first_row,
-                        const Quantized& tile,
-                        const Sink& sink) {
-    const std::int64_t stored = stored_columns(tile.columns, group);
+  void pack_int4(std::string_view module,
+                 std::int64_t group,
+                 std::int64_t rows,
+                 std::int64_t first_row,
+                 const Quantized& tile,
+                 const Sink& sink) const {
+    const std::int64_t stored =
+        stored_columns(tile.columns, group, variant_.tiles);
     const std::int64_t groups = stored / group;
     const auto pairs = pairs_of(tile, groups);
-    std::vector<std::uint32_t> words(
-        static_cast<std::size_t>(tile.rows * stored / 8), 0);
+    // Tiles begin at whole blocks: what precedes them shifts nothing.
+    const gpt_fast::CodeLayout layout{
+        variant_.order, rows - first_row, stored, variant_.tiles};
+    std::vector<std::uint8_t> bytes(
+        static_cast<std::size_t>(tile.rows * stored / 2), 0);
     const auto codes = std::as_const(tile.codes).view().as<std::int8_t>();
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       for (std::int64_t c = 0; c < stored; ++c) {
@@ -173,14 +233,15 @@ class GptFastFormat final : public Format {
           code = code_of_zero(bf16_to_float(pairs[at]),
                               bf16_to_float(pairs[at + 1]));
         }
-        const auto place = gpt_fast::nibble_place(r, c, stored, kTiles);
-        words[static_cast<std::size_t>(place.word)] |= code << place.shift;
+        const auto place = gpt_fast::code_place(layout, r, c);
+        auto& byte = bytes[static_cast<std::size_t>(place.byte)];
+        byte = static_cast<std::uint8_t>(byte | code << place.shift);
       }
     }
     const std::string name(module);
     sink(name + ".weight",
          static_cast<std::uint64_t>(first_row * stored / 2),
-         std::as_bytes(std::span(words)));
+         std::as_bytes(std::span(bytes)));
     for (std::int64_t g = 0; g < groups; ++g) {
       sink(name + ".scales_and_zeros",
            static_cast<std::uint64_t>(g * rows + first_row) * 4,
@@ -209,12 +270,30 @@ class GptFastFormat final : public Format {
     }
     return pairs;
   }
+
+  Variant variant_;
 };
+
+const Format* GptFastFormat::variant(std::string_view name) const {
+  static const GptFastFormat variants[] = {
+      GptFastFormat({"tiles2", gpt_fast::Order::kTiles, 2}),
+      GptFastFormat({"tiles4", gpt_fast::Order::kTiles, 4}),
+      GptFastFormat({"tiles8", gpt_fast::Order::kTiles, 8}),
+      GptFastFormat({"bytes", gpt_fast::Order::kBytes}),
+      GptFastFormat({"cpu-avx512", gpt_fast::Order::kCpu64}),
+      GptFastFormat({"cpu-avx2", gpt_fast::Order::kCpu32})};
+  for (const GptFastFormat& format : variants) {
+    if (format.variant_.name == name) {
+      return &format;
+    }
+  }
+  return nullptr;
+}
 
 }  // namespace
 
 const Format& gpt_fast_format() {
-  static const GptFastFormat format;
+  static const GptFastFormat format{Variant{}};
   return format;
 }
 

@@ -70,9 +70,8 @@ class Finder {
     } else {
       measure_int4(packed);
     }
-    const LayerSpec spec = spec_of(packed);
+    packed.spec = spec_of(packed);
     for (auto& [module, layer] : pending_) {
-      layer.spec = spec;
       found_.layers.emplace(module, layer);
     }
     found_.tensors.emplace(native, std::move(packed));
@@ -84,7 +83,7 @@ class Finder {
             std::int64_t rows,
             bool rotary = false) {
     pending_.emplace_back(module,
-                          PackedLayer{packed.native, first, rows, rotary, {}});
+                          PackedLayer{packed.native, first, rows, rotary});
   }
 
   // The model's linears in a tensor, and the tensor's true size.
@@ -169,8 +168,7 @@ class Finder {
                  packed.rows,
                  packed.columns,
                  packed.rows);
-    packed.storage = Storage::kInt8;
-    packed.stored_columns = packed.columns;
+    packed.int8 = true;
   }
 
   void wrong_type(const PackedTensor& packed,
@@ -205,21 +203,20 @@ class Finder {
                  packed.rows);
     if (shape.rank() == 4) {
       wrong_type(packed, DType::kI32, "int4");
-      packed.storage = Storage::kTilePacked;
-      packed.tiles = shape[3] * 2;
-      packed.stored_columns = shape[1] * 16 * packed.tiles;
-      NIBBLE_CHECK(
-          shape[0] * 8 == packed.rows && shape[2] == 32 &&
-              (packed.tiles == 2 || packed.tiles == 4 || packed.tiles == 8),
-          kCorruptData,
-          "tensor {}.weight: found {}, expected ({}, blocks, 32, 1, 2 "
-          "or 4)",
-          printable(packed.native),
-          to_string(shape),
-          packed.rows / 8);
+      const std::int64_t tiles = shape[3] * 2;
+      packed.codes.tiles = tiles;
+      packed.codes.columns = shape[1] * 16 * tiles;
+      NIBBLE_CHECK(shape[0] * 8 == packed.rows && shape[2] == 32 &&
+                       (tiles == 2 || tiles == 4 || tiles == 8),
+                   kCorruptData,
+                   "tensor {}.weight: found {}, expected ({}, blocks, 32, 1, 2 "
+                   "or 4)",
+                   printable(packed.native),
+                   to_string(shape),
+                   packed.rows / 8);
       // PyTorch 2.3 and 2.4 gave CPU bytes this shape, too.
       if (layout_.starts_with("cpu-")) {
-        packed.storage = order_of_bytes(packed);
+        packed.codes.order = order_of_bytes(packed);
       }
     } else {
       wrong_type(packed, DType::kU8, "int4");
@@ -229,26 +226,27 @@ class Finder {
                    printable(packed.native),
                    to_string(shape),
                    packed.rows);
-      packed.storage = order_of_bytes(packed);
-      packed.stored_columns = shape[1] * 2;
+      packed.codes.order = order_of_bytes(packed);
+      packed.codes.columns = shape[1] * 2;
     }
-    NIBBLE_CHECK(packed.stored_columns >= packed.columns &&
-                     packed.stored_columns % pairs[0] == 0,
+    NIBBLE_CHECK(packed.codes.columns >= packed.columns &&
+                     packed.codes.columns % pairs[0] == 0,
                  kCorruptData,
                  "tensor {}.weight: found {} columns in {} groups, expected at "
                  "least {}",
                  printable(packed.native),
-                 packed.stored_columns,
+                 packed.codes.columns,
                  pairs[0],
                  packed.columns);
-    packed.group = packed.stored_columns / pairs[0];
+    packed.codes.rows = packed.rows;
+    packed.group = packed.codes.columns / pairs[0];
   }
 
   // Nothing in a file tells the byte orders apart.
-  Storage order_of_bytes(const PackedTensor& packed) {
+  Order order_of_bytes(const PackedTensor& packed) {
     layout_used_ = true;
     if (layout_ == "bytes") {
-      return Storage::kBytes;
+      return Order::kBytes;
     }
     if (layout_ == "cpu-avx512" || layout_ == "cpu-avx2") {
       NIBBLE_CHECK(packed.rows % 16 == 0,
@@ -257,7 +255,7 @@ class Finder {
                    "in a CPU layout",
                    printable(packed.native),
                    packed.rows);
-      return layout_ == "cpu-avx512" ? Storage::kCpu64 : Storage::kCpu32;
+      return layout_ == "cpu-avx512" ? Order::kCpu64 : Order::kCpu32;
     }
     fail_with_hint(ErrorCode::kInvalidArgument,
                    "say which with --int4-layout: bytes (not packed), "
@@ -270,7 +268,7 @@ class Finder {
   static LayerSpec spec_of(const PackedTensor& packed) {
     LayerSpec spec;
     spec.weight.scale_dtype = packed.scales->dtype;
-    if (packed.storage == Storage::kInt8) {
+    if (packed.int8) {
       spec.weight.scheme = "int8";
       return spec;
     }

@@ -8,27 +8,19 @@
 #include "nibble/container/checkpoint.h"
 #include "nibble/model/config.h"
 #include "nibble/quant/core/number_spec.h"
+#include "nibble/quant/formats/gpt_fast/int4_pack.h"
 
 namespace nibble::quant::gpt_fast {
-
-// How a file stores the codes of a linear.
-enum class Storage {
-  kInt8,        // (out, in) I8 with scales (out) BF16
-  kTilePacked,  // int4_pack.h
-  kBytes,       // (out, in / 2) U8: even input in the high nibble
-  kCpu64,       // as PyTorch's CPU operator packs with AVX-512: blocks of 64
-  kCpu32,       // ... with AVX2: blocks of 32 outputs
-};
 
 // A linear of the file; q, k and v may share one.
 struct PackedTensor {
   std::string native;  // "layers.0.attention.wqkv"
-  Storage storage = Storage::kInt8;
+  bool int8 = false;   // (out, in) I8 with scales (out) BF16
   std::int64_t rows = 0;
-  std::int64_t columns = 0;         // of the model
-  std::int64_t stored_columns = 0;  // with padding
-  std::int64_t tiles = 8;           // inner_k_tiles
+  std::int64_t columns = 0;  // of the model
+  CodeLayout codes;          // of int4
   std::int64_t group = 0;
+  LayerSpec spec;
   const container::TensorInfo* weight = nullptr;
   const container::TensorInfo* scales = nullptr;
 };
@@ -40,7 +32,6 @@ struct PackedLayer {
   std::int64_t rows = 0;
   // Rows of each head are in Meta's order there, half a head apart here.
   bool rotary = false;
-  LayerSpec spec;
 };
 
 struct PackedLayers {

@@ -23,6 +23,7 @@ struct RankRows {
   std::int64_t count = 0;
   std::int64_t to_row = 0;
   std::int64_t to_column = 0;
+  std::int64_t to_group = 0;  // of the scales
 };
 
 class MetaCheckpoint final : public QuantizedCheckpoint {
@@ -42,6 +43,9 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
 
   [[nodiscard]] std::optional<LayerSpec> spec_of(
       std::string_view module) const override {
+    if (const StoredLayer* stored = stored_layer(module)) {
+      return stored->spec;
+    }
     const auto found = layers_.layers.find(module);
     return found == layers_.layers.end() ? std::nullopt
                                          : std::optional(found->second.spec);
@@ -55,13 +59,29 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
     return names;
   }
 
+  [[nodiscard]] std::vector<std::string> stored_modules() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, layer] : layers_.stored) {
+      names.push_back(name);
+    }
+    return names;
+  }
+
   [[nodiscard]] Shape weight_shape(std::string_view module) const override {
+    if (const StoredLayer* stored = stored_layer(module)) {
+      const PackedTensor& tensor = *stored->tensor;
+      return {tensor.rank_rows, tensor.rank_columns};
+    }
     const PackedTensor& tensor = *layer(module).tensor;
     return {tensor.rows, tensor.columns};
   }
 
   [[nodiscard]] std::vector<std::string> tensors_of(
       std::string_view module) const override {
+    if (const StoredLayer* stored = stored_layer(module)) {
+      return {stored->tensor->weights[stored->rank]->name,
+              stored->tensor->scales[stored->rank]->name};
+    }
     const PackedTensor& tensor = *layer(module).tensor;
     std::vector<std::string> names;
     for (std::size_t rank = 0; rank < tensor.weights.size(); ++rank) {
@@ -79,19 +99,21 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
   [[nodiscard]] Quantized unpack(std::string_view module,
                                  std::int64_t first,
                                  std::int64_t count) const override {
+    if (const StoredLayer* stored = stored_layer(module)) {
+      const PackedTensor& tensor = *stored->tensor;
+      Quantized tile =
+          empty_tile(stored->spec.weight, count, tensor.rank_columns);
+      const RankRows rows{stored->rank, first, count};
+      unpack_codes(tensor, stored->expert, rows, tile);
+      unpack_scales(tensor, stored->expert, rows, tile);
+      return tile;
+    }
     const PackedLayer& packed = layer(module);
     const PackedTensor& tensor = *packed.tensor;
-    Quantized tile;
-    tile.spec = packed.spec.weight;
-    tile.rows = count;
-    tile.columns = tensor.columns;
-    tile.codes = Tensor(tile.spec.floating ? DType::kF8E4M3 : DType::kI8,
-                        {count, tensor.columns});
-    const ScaleGrid grid = scale_grid(tile.spec, count, tensor.columns);
-    tile.scales = Tensor(DType::kF32, {grid.rows, grid.columns});
+    Quantized tile = empty_tile(packed.spec.weight, count, tensor.columns);
     for (const RankRows& rows : split(tensor, first, count)) {
-      unpack_codes(packed, rows, tile);
-      unpack_scales(packed, rows, tile);
+      unpack_codes(tensor, packed.expert, rows, tile);
+      unpack_scales(tensor, packed.expert, rows, tile);
     }
     return tile;
   }
@@ -106,27 +128,39 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
     return found->second;
   }
 
-  // Outputs and inputs of a matrix that one rank holds.
-  [[nodiscard]] std::int64_t rank_outputs(const PackedTensor& tensor) const {
-    return tensor.cut_inputs ? tensor.rows : tensor.rows / ranks_;
+  // nullptr for the name of a linear of the model.
+  [[nodiscard]] const StoredLayer* stored_layer(std::string_view module) const {
+    const auto found = layers_.stored.find(module);
+    return found == layers_.stored.end() ? nullptr : &found->second;
   }
 
-  [[nodiscard]] std::int64_t rank_inputs(const PackedTensor& tensor) const {
-    return tensor.cut_inputs ? tensor.columns / ranks_ : tensor.columns;
+  static Quantized empty_tile(const NumberSpec& spec,
+                              std::int64_t rows,
+                              std::int64_t columns) {
+    Quantized tile;
+    tile.spec = spec;
+    tile.rows = rows;
+    tile.columns = columns;
+    tile.codes =
+        Tensor(spec.floating ? DType::kF8E4M3 : DType::kI8, {rows, columns});
+    const ScaleGrid grid = scale_grid(spec, rows, columns);
+    tile.scales = Tensor(DType::kF32, {grid.rows, grid.columns});
+    return tile;
   }
 
   [[nodiscard]] std::vector<RankRows> split(const PackedTensor& tensor,
                                             std::int64_t first,
                                             std::int64_t count) const {
     std::vector<RankRows> parts;
-    const std::int64_t outputs = rank_outputs(tensor);
+    const std::int64_t outputs = tensor.rank_rows;
     for (std::int64_t rank = 0; rank < ranks_; ++rank) {
       if (tensor.cut_inputs) {
         parts.push_back({static_cast<std::size_t>(rank),
                          first,
                          count,
                          0,
-                         rank * rank_inputs(tensor)});
+                         rank * tensor.rank_columns,
+                         rank * tensor.groups});
         continue;
       }
       const std::int64_t begin = std::max(first, rank * outputs);
@@ -136,6 +170,7 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
                          begin - rank * outputs,
                          end - begin,
                          begin - first,
+                         0,
                          0});
       }
     }
@@ -151,17 +186,17 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
     return data;
   }
 
-  void unpack_codes(const PackedLayer& packed,
+  void unpack_codes(const PackedTensor& tensor,
+                    std::int64_t expert,
                     const RankRows& rows,
                     Quantized& tile) const {
-    const PackedTensor& tensor = *packed.tensor;
-    const std::int64_t inputs = rank_inputs(tensor);
-    const std::int64_t outputs = rank_outputs(tensor);
+    const std::int64_t inputs = tensor.rank_columns;
+    const std::int64_t outputs = tensor.rank_rows;
     const bool nibbles = tensor.packing == Packing::kInt4;
     const std::int64_t lines = nibbles ? inputs / 2 : inputs;
     // Input-major: line l holds input(s) l of every output.
     const auto data = tensor.stacked ? read(*tensor.weights[rows.rank],
-                                            packed.expert * lines * outputs,
+                                            expert * lines * outputs,
                                             lines * outputs)
                                      : read(*tensor.weights[rows.rank],
                                             rows.first * lines,
@@ -183,35 +218,26 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
                        "tensor {}: found NaN at output {} of expert {}",
                        printable(tensor.weights[rows.rank]->name),
                        rows.first + r,
-                       packed.expert);
+                       expert);
           to[l] = byte;
         }
       }
     }
   }
 
-  // Scales stand group by group: (groups of an expert, outputs); fp8 has one
-  // group.
-  void unpack_scales(const PackedLayer& packed,
+  // Scales stand group by group: (groups of an expert, outputs).
+  void unpack_scales(const PackedTensor& tensor,
+                     std::int64_t expert,
                      const RankRows& rows,
                      Quantized& tile) const {
-    const PackedTensor& tensor = *packed.tensor;
-    const std::int64_t outputs = rank_outputs(tensor);
-    const std::int64_t groups = tensor.packing == Packing::kInt4
-                                    ? rank_inputs(tensor) / tile.spec.group
-                                    : 1;
-    const std::int64_t first_group = tile.spec.grain == Grain::kGroup
-                                         ? rows.to_column / tile.spec.group
-                                     : tile.spec.grain == Grain::kBlock
-                                         ? static_cast<std::int64_t>(rows.rank)
-                                         : 0;
+    const std::int64_t outputs = tensor.rank_rows;
+    const std::int64_t groups = tensor.groups;
     const std::int64_t width = tile.scales.shape()[1];
     auto* scales = tile.scales.view().as<float>().data();
     for (std::int64_t g = 0; g < groups; ++g) {
-      const auto line =
-          read(*tensor.scales[rows.rank],
-               ((packed.expert * groups + g) * outputs + rows.first) * 4,
-               rows.count * 4);
+      const auto line = read(*tensor.scales[rows.rank],
+                             ((expert * groups + g) * outputs + rows.first) * 4,
+                             rows.count * 4);
       for (std::int64_t r = 0; r < rows.count; ++r) {
         float scale = 0;
         std::memcpy(&scale, line.data() + r * 4, sizeof(scale));
@@ -223,8 +249,8 @@ class MetaCheckpoint final : public QuantizedCheckpoint {
                      scale,
                      rows.first + r,
                      g,
-                     packed.expert);
-        scales[(rows.to_row + r) * width + first_group + g] = scale;
+                     expert);
+        scales[(rows.to_row + r) * width + rows.to_group + g] = scale;
       }
     }
   }

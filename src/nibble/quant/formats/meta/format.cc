@@ -9,6 +9,7 @@
 
 #include "nibble/base/error.h"
 #include "nibble/quant/formats/meta/checkpoint.h"
+#include "nibble/quant/formats/meta/layers.h"
 #include "nibble/quant/formats/meta/nibbles.h"
 #include "nibble/quant/formats/meta/shard_module.h"
 
@@ -20,6 +21,30 @@ using meta::ShardModule;
 
 bool is_int4(const LayerSpec& spec) {
   return spec.weight.scheme == "int4";
+}
+
+std::string scales_of(const ShardModule& shard, const LayerSpec& spec) {
+  const auto packing =
+      is_int4(spec) ? meta::Packing::kInt4 : meta::Packing::kFp8;
+  return fmt::format("rank{}/scales/{}{}",
+                     shard.rank,
+                     meta::scale_key(shard.native, shard.rank, packing),
+                     shard.part);
+}
+
+// Inputs that share an INT4 scale: 128, or fewer when a rank has no multiple
+// of 128 of them.
+std::int64_t group_for(std::int64_t inputs) {
+  for (const std::int64_t group : {128, 64, 32}) {
+    if (inputs % group == 0) {
+      return group;
+    }
+  }
+  fail_with_hint(ErrorCode::kUnsupported,
+                 "give a smaller number of --shards",
+                 "int4: found {} inputs of an expert in a rank, expected a "
+                 "multiple of 32",
+                 inputs);
 }
 
 // Writes rank by rank: a module is a packed tensor of one rank
@@ -40,20 +65,47 @@ class MetaFormat final : public Format {
     return meta::open_checkpoint(config, reader);
   }
 
+  [[nodiscard]] LayerSpec settled(LayerSpec spec,
+                                  std::string_view module,
+                                  std::int64_t columns,
+                                  DType /*source*/) const override {
+    spec.weight.scale_dtype = DType::kF32;
+    if (is_int4(spec)) {
+      spec.weight.group =
+          with_context(printable(module), [&] { return group_for(columns); });
+    }
+    return spec;
+  }
+
   void check(const LayerSpec& spec,
              std::int64_t /*rows*/,
              std::int64_t columns) const override {
     const NumberSpec& weight = spec.weight;
-    const bool int4 =
-        is_int4(spec) && weight.grain == Grain::kGroup && weight.group == 128;
-    const bool fp8 = weight.scheme == "fp8" && weight.grain == Grain::kBlock &&
-                     weight.block_rows == 1;
+    const bool int4 = is_int4(spec) && weight.grain == Grain::kGroup;
+    const bool fp8 =
+        weight.scheme == "fp8" &&
+        (weight.grain == Grain::kChannel ||
+         (weight.grain == Grain::kBlock && weight.block_rows == 1));
     NIBBLE_CHECK((int4 || fp8) && weight.symmetric && columns % 2 == 0 &&
-                     weight.scale_dtype == DType::kF32,
+                     weight.scale_dtype == DType::kF32 && !spec.input,
                  kUnsupported,
-                 "Meta's layout: found {}, expected int4 group 128 or fp8 with "
+                 "Meta's layout: found {}, expected int4 in groups or fp8 with "
                  "a scale for each output of an expert",
                  describe(spec));
+  }
+
+  [[nodiscard]] Encoding reference_encoding(
+      const LayerSpec& /*spec*/) const override {
+    return {Numerics::kMeta, DType::kF32};
+  }
+
+  [[nodiscard]] Numbers numbers_in(const LayerSpec& spec,
+                                   const TensorInfo& tensor) const override {
+    if (tensor.dtype == DType::kF32) {
+      return Numbers::kScales;
+    }
+    // The bytes of int4 only look like floating point.
+    return is_int4(spec) ? Numbers::kAny : Numbers::kFp8Codes;
   }
 
   [[nodiscard]] std::vector<TensorInfo> plan(
@@ -65,21 +117,20 @@ class MetaFormat final : public Format {
     const std::int64_t packed = is_int4(spec) ? columns / 2 : columns;
     const std::int64_t groups = scale_grid(spec.weight, 1, columns).columns;
     TensorInfo weight;
-    weight.name = shard.tensor;
+    weight.name = module;
     weight.dtype = DType::kF8E4M3;
     weight.shape =
-        shard.stacked ? Shape({packed, rows}) : Shape({rows, packed});
+        shard.stacked() ? Shape({packed, rows}) : Shape({rows, packed});
     weight.bytes = static_cast<std::uint64_t>(packed * rows);
     TensorInfo scales;
-    scales.name = shard.scales;
+    scales.name = scales_of(shard, spec);
     scales.dtype = DType::kF32;
-    if (is_int4(spec)) {
-      scales.shape = shard.stacked
-                         ? Shape({shard.experts, groups / shard.experts, rows})
-                         : Shape({groups, rows});
+    // fp8 has an axis of groups only where ranks were joined.
+    const bool grouped = is_int4(spec) || groups > 1;
+    if (shard.stacked()) {
+      scales.shape = grouped ? Shape({1, groups, rows}) : Shape({1, rows});
     } else {
-      scales.shape =
-          shard.stacked ? Shape({shard.experts, rows}) : Shape({rows});
+      scales.shape = grouped ? Shape({groups, rows}) : Shape({rows});
     }
     scales.bytes = static_cast<std::uint64_t>(groups * rows) * 4;
     return {weight, scales};
@@ -92,6 +143,7 @@ class MetaFormat final : public Format {
             const Quantized& tile,
             const Sink& sink) const override {
     const ShardModule shard = ShardModule::parse(module);
+    const std::string name(module);
     const bool nibbles = is_int4(spec);
     const std::int64_t lines = nibbles ? tile.columns / 2 : tile.columns;
     const auto codes = std::as_const(tile.codes).view().raw<std::uint8_t>();
@@ -103,13 +155,13 @@ class MetaFormat final : public Format {
                  : at[line];
     };
     std::vector<std::uint8_t> bytes(
-        static_cast<std::size_t>(shard.stacked ? tile.rows : lines));
-    if (shard.stacked) {
+        static_cast<std::size_t>(shard.stacked() ? tile.rows : lines));
+    if (shard.stacked()) {
       for (std::int64_t line = 0; line < lines; ++line) {
         for (std::int64_t r = 0; r < tile.rows; ++r) {
           bytes[static_cast<std::size_t>(r)] = code(r, line);
         }
-        sink(shard.tensor,
+        sink(name,
              static_cast<std::uint64_t>(line * rows + first_row),
              std::as_bytes(std::span(bytes)));
       }
@@ -118,16 +170,16 @@ class MetaFormat final : public Format {
         for (std::int64_t line = 0; line < lines; ++line) {
           bytes[static_cast<std::size_t>(line)] = code(r, line);
         }
-        sink(shard.tensor,
+        sink(name,
              static_cast<std::uint64_t>((first_row + r) * lines),
              std::as_bytes(std::span(bytes)));
       }
     }
-    pack_scales(shard, rows, first_row, tile, sink);
+    pack_scales(scales_of(shard, spec), rows, first_row, tile, sink);
   }
 
-  // Outputs of an input-major stack lie side by side.
-  [[nodiscard]] std::int64_t row_multiple() const override { return 16; }
+  // Outputs of an input-major stack lie side by side, and scales of any.
+  [[nodiscard]] bool scatters_rows() const override { return true; }
 
   // Nothing declares the packing but the files themselves.
   [[nodiscard]] std::string_view config_key() const override { return ""; }
@@ -139,7 +191,7 @@ class MetaFormat final : public Format {
 
  private:
   // (outputs, groups) becomes (groups, outputs).
-  static void pack_scales(const ShardModule& shard,
+  static void pack_scales(const std::string& name,
                           std::int64_t rows,
                           std::int64_t first_row,
                           const Quantized& tile,
@@ -152,7 +204,7 @@ class MetaFormat final : public Format {
         line[static_cast<std::size_t>(r)] =
             scales[static_cast<std::size_t>(r * groups + g)];
       }
-      sink(shard.scales,
+      sink(name,
            static_cast<std::uint64_t>(g * rows + first_row) * 4,
            std::as_bytes(std::span(line)));
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nibble/base/error.h"
+#include "nibble/quant/formats/meta/shard_module.h"
 
 namespace nibble::quant::meta {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 using container::CheckpointReader;
 using container::TensorInfo;
 
-// Inputs that share an INT4 scale.
-constexpr std::int64_t kGroup = 128;
 // Largest magnitude of an activation that Meta's code takes into account.
 constexpr float kInputBound = 1200;
 
@@ -91,6 +90,32 @@ std::optional<std::pair<int, std::string>> split_layer(
                        static_cast<std::size_t>(end - native.data()) + 1)));
 }
 
+const KnownName* known_name(const std::string& rest) {
+  for (const KnownName& name : kNames) {
+    if (rest == name.native) {
+      return &name;
+    }
+  }
+  return nullptr;
+}
+
+// The spellings of a key of scales: the native name (int4), the one by which
+// Meta's reader renames experts (fp8), and Llama 3's (fp8).
+struct ScaleKeys {
+  std::string native;
+  std::string renamed;   // "layers.1.feed_forward.experts.w1"
+  std::string numbered;  // "1_feed_forward.w1_0"
+};
+
+ScaleKeys scale_keys(std::string_view native,
+                     int layer,
+                     const KnownName& known,
+                     std::size_t rank) {
+  return {std::string(native),
+          fmt::format("layers.{}.{}", layer, known.scale),
+          fmt::format("{}_feed_forward.{}_{}", layer, known.scale, rank)};
+}
+
 class Finder {
  public:
   Finder(const model::ModelConfig& config,
@@ -109,6 +134,7 @@ class Finder {
     // Layers point into tensors, whose place is settled only now.
     for (std::size_t i = 0; i < layers_.tensors.size(); ++i) {
       add_layers(layers_.tensors[i], modules_[i]);
+      add_stored(layers_.tensors[i]);
     }
     return std::move(layers_);
   }
@@ -116,10 +142,7 @@ class Finder {
  private:
   void add(const std::string& native) {
     const auto split = split_layer(native);
-    const KnownName* known = nullptr;
-    for (const KnownName& name : kNames) {
-      known = split && split->second == name.native ? &name : known;
-    }
+    const KnownName* known = split ? known_name(split->second) : nullptr;
     NIBBLE_CHECK(
         known != nullptr && split->first >= 0 &&
             static_cast<std::size_t>(split->first) < config_.layers.size(),
@@ -143,19 +166,14 @@ class Finder {
     layers_.tensors.push_back(std::move(tensor));
   }
 
-  // Scales come under the native name, under the names that Meta's reader gives
-  // experts, or (Llama 3) as "{layer}_feed_forward.{w}_{rank}".
   const TensorInfo& find_scale(const std::string& native,
                                int layer,
                                const KnownName& known,
                                std::size_t rank) const {
-    const std::array<std::string, 3> spellings{
-        native,
-        fmt::format("layers.{}.{}", layer, known.scale),
-        fmt::format("{}_feed_forward.{}_{}", layer, known.scale, rank)};
-    for (const std::string& spelling : spellings) {
+    const ScaleKeys keys = scale_keys(native, layer, known, rank);
+    for (const std::string& key : {keys.native, keys.renamed, keys.numbered}) {
       const auto* found =
-          reader_.find(fmt::format("rank{}/scales/{}", rank, spelling));
+          reader_.find(fmt::format("rank{}/scales/{}", rank, key));
       if (found != nullptr) {
         return *found;
       }
@@ -165,8 +183,8 @@ class Finder {
          "scale file",
          printable(native),
          rank,
-         printable(spellings[0]),
-         printable(spellings[1]));
+         printable(keys.native),
+         printable(keys.renamed));
   }
 
   // Sizes of the matrix and how it is packed. One side is the model's width;
@@ -180,11 +198,11 @@ class Finder {
                : config_.layers[static_cast<std::size_t>(layer)].intermediate;
     tensor.rows = tensor.cut_inputs ? hidden : width;
     tensor.columns = tensor.cut_inputs ? width : hidden;
-    const std::int64_t out =
-        tensor.cut_inputs ? tensor.rows : tensor.rows / ranks;
-    const std::int64_t in =
-        (tensor.cut_inputs ? tensor.columns / ranks : tensor.columns) *
-        tensor.experts;
+    tensor.rank_rows = tensor.cut_inputs ? tensor.rows : tensor.rows / ranks;
+    tensor.rank_columns =
+        tensor.cut_inputs ? tensor.columns / ranks : tensor.columns;
+    const std::int64_t out = tensor.rank_rows;
+    const std::int64_t in = tensor.rank_columns * tensor.experts;
     const Shape fp8 = tensor.stacked ? Shape({in, out}) : Shape({out, in});
     const Shape int4 =
         tensor.stacked ? Shape({in / 2, out}) : Shape({out, in / 2});
@@ -198,34 +216,34 @@ class Finder {
                  to_string(fp8),
                  to_string(int4));
     tensor.packing = shape == fp8 ? Packing::kFp8 : Packing::kInt4;
-    NIBBLE_CHECK(
-        tensor.packing == Packing::kFp8 || in / tensor.experts % kGroup == 0,
-        kCorruptData,
-        "tensor {}: found {} inputs in a rank, expected a multiple of "
-        "{}",
-        printable(tensor.native),
-        in / tensor.experts,
-        kGroup);
   }
 
-  void check_scales(const PackedTensor& tensor) const {
-    const auto ranks = static_cast<std::int64_t>(ranks_);
-    const std::int64_t out =
-        tensor.cut_inputs ? tensor.rows : tensor.rows / ranks;
-    const std::int64_t in =
-        tensor.cut_inputs ? tensor.columns / ranks : tensor.columns;
-    const std::int64_t elements = tensor.packing == Packing::kInt4
-                                      ? tensor.experts * (in / kGroup) * out
-                                      : tensor.experts * out;
+  // Scales stand group by group: (experts, groups, out). How many inputs share
+  // one follows from their number: 128 in Meta's int4 files, all of a rank's in
+  // its fp8 files; fewer where a rank has fewer, more ranks' worth of them
+  // where ranks were joined.
+  void check_scales(PackedTensor& tensor) const {
+    const std::int64_t lines = tensor.experts * tensor.rank_rows;
+    const std::int64_t found = tensor.scales[0]->shape.elements();
+    NIBBLE_CHECK(lines > 0 && found > 0 && found % lines == 0 &&
+                     tensor.rank_columns % (found / lines) == 0,
+                 kCorruptData,
+                 "scales {}: found {}, expected a whole number of scales for "
+                 "{} inputs of {} outputs",
+                 printable(tensor.scales[0]->name),
+                 to_string(tensor.scales[0]->shape),
+                 tensor.rank_columns,
+                 lines);
+    tensor.groups = found / lines;
     for (const TensorInfo* scale : tensor.scales) {
       NIBBLE_CHECK(
-          scale->dtype == DType::kF32 && scale->shape.elements() == elements,
+          scale->dtype == DType::kF32 && scale->shape.elements() == found,
           kCorruptData,
           "scales {}: found {} {}, expected {} F32",
           printable(scale->name),
           dtype_name(scale->dtype),
           to_string(scale->shape),
-          elements);
+          found);
     }
   }
 
@@ -234,7 +252,7 @@ class Finder {
     const std::string prefix =
         fmt::format("{}model.layers.{}.", config_.name_prefix, layer);
     return known.stacked ? std::pair(prefix + "feed_forward.experts.",
-                                     "." + std::string(known.projection))
+                                     fmt::format(".{}", known.projection))
                          : std::pair(prefix, std::string(known.projection));
   }
 
@@ -248,30 +266,60 @@ class Finder {
     }
   }
 
+  void add_stored(const PackedTensor& tensor) {
+    LayerSpec spec;
+    spec.weight = number_spec(tensor);
+    if (tensor.packing == Packing::kFp8 && tensor.groups > 1) {
+      spec.weight.grain = Grain::kBlock;
+      spec.weight.block_rows = 1;
+      spec.weight.block_columns = tensor.rank_columns / tensor.groups;
+    }
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      for (std::int64_t e = 0; e < tensor.experts; ++e) {
+        layers_.stored.emplace(
+            ShardModule::name(static_cast<std::int64_t>(rank),
+                              tensor.native,
+                              e,
+                              tensor.stacked ? tensor.experts : 0),
+            StoredLayer{&tensor, rank, e, spec});
+      }
+    }
+  }
+
+  // Of int4 in full, of fp8 all but the grain.
+  static NumberSpec number_spec(const PackedTensor& tensor) {
+    NumberSpec spec;
+    spec.scale_dtype = DType::kF32;
+    if (tensor.packing == Packing::kInt4) {
+      spec.scheme = "int4";
+      spec.bits = 4;
+      spec.grain = Grain::kGroup;
+      spec.group = tensor.rank_columns / tensor.groups;
+    } else {
+      spec.scheme = "fp8";
+      spec.floating = true;
+    }
+    return spec;
+  }
+
   [[nodiscard]] LayerSpec spec_of(const PackedTensor& tensor) const {
     LayerSpec spec;
-    spec.weight.scale_dtype = DType::kF32;
+    spec.weight = number_spec(tensor);
     if (tensor.packing == Packing::kInt4) {
-      spec.weight.scheme = "int4";
-      spec.weight.bits = 4;
-      spec.weight.grain = Grain::kGroup;
-      spec.weight.group = kGroup;
       return spec;
     }
-    spec.weight.scheme = "fp8";
-    spec.weight.floating = true;
     NumberSpec input = spec.weight;
     input.grain = Grain::kToken;
     input.upper_bound = kInputBound;
-    if (tensor.cut_inputs && ranks_ > 1) {
+    const std::int64_t span = tensor.rank_columns / tensor.groups;
+    if (span != tensor.columns) {
       // Every rank has a scale of its own for its part of a row, and codes its
       // part of the activations by itself: blocks keep both exact.
       spec.weight.grain = Grain::kBlock;
       spec.weight.block_rows = 1;
-      spec.weight.block_columns =
-          tensor.columns / static_cast<std::int64_t>(ranks_);
+      spec.weight.block_columns = span;
       input.grain = Grain::kGroup;
-      input.group = spec.weight.block_columns;
+      input.group = span;
     }
     spec.input = input;
     return spec;
@@ -285,6 +333,30 @@ class Finder {
 };
 
 }  // namespace
+
+bool is_packable(std::string_view native) {
+  const auto split = split_layer(native);
+  return split && known_name(split->second) != nullptr;
+}
+
+std::string scale_key(std::string_view native,
+                      std::int64_t rank,
+                      Packing packing) {
+  const auto split = split_layer(native);
+  const KnownName* known = split ? known_name(split->second) : nullptr;
+  NIBBLE_CHECK(
+      known != nullptr,
+      kUnsupported,
+      "tensor {}: found a scheme for it, expected one for feed-forward "
+      "layers only: Meta's tools pack no other",
+      printable(native));
+  const ScaleKeys keys =
+      scale_keys(native, split->first, *known, static_cast<std::size_t>(rank));
+  if (packing == Packing::kInt4 || known->scale.empty()) {
+    return keys.native;
+  }
+  return known->stacked ? keys.renamed : keys.numbered;
+}
 
 PackedLayers find_packed_layers(const model::ModelConfig& config,
                                 const CheckpointReader& reader,

@@ -32,6 +32,9 @@ struct PackedTensor {
   std::int64_t experts = 1;
   std::int64_t rows = 0;     // outputs of the whole matrix
   std::int64_t columns = 0;  // inputs of the whole matrix
+  std::int64_t rank_rows = 0;
+  std::int64_t rank_columns = 0;
+  std::int64_t groups = 1;  // scales of an output of one rank and expert
   std::vector<const container::TensorInfo*> weights;  // by rank
   std::vector<const container::TensorInfo*> scales;   // by rank
 };
@@ -43,11 +46,30 @@ struct PackedLayer {
   LayerSpec spec;
 };
 
-// Everything packed in an opened checkpoint, by Hugging Face module name.
+// One matrix as one rank holds it.
+struct StoredLayer {
+  const PackedTensor* tensor = nullptr;
+  std::size_t rank = 0;
+  std::int64_t expert = 0;
+  LayerSpec spec;
+};
+
+// Everything packed in an opened checkpoint, by Hugging Face module name, and
+// by the name that ShardModule gives to the matrix of a rank.
 struct PackedLayers {
   std::vector<PackedTensor> tensors;
   std::map<std::string, PackedLayer, std::less<>> layers;
+  std::map<std::string, StoredLayer, std::less<>> stored;
 };
+
+// Whether a tensor of a rank can be packed at all.
+[[nodiscard]] bool is_packable(std::string_view native);
+
+// The key of a packed tensor's scales in the scale file of a rank, as Meta's
+// tools spell it. kUnsupported for a tensor that they do not pack.
+[[nodiscard]] std::string scale_key(std::string_view native,
+                                    std::int64_t rank,
+                                    Packing packing);
 
 // Finds the packed tensors of a view (load/meta_view.h) and their scales under
 // every known spelling, and checks their shapes against each other. How a

@@ -150,7 +150,9 @@ TEST(MetaPackedTest, PacksTheBytesOfTheOriginalTool) {
   spec.weight.scale_dtype = DType::kF32;
   const std::string native = "layers.1.feed_forward.experts.moe_w_out_eF_D";
   const TensorInfo& source = dense.ranks[3].weights->get(native);
-  const std::int64_t in = source.shape[0];
+  constexpr std::int64_t kExperts = 2;
+  constexpr std::int64_t kExpert = 1;
+  const std::int64_t in = source.shape[0] / kExperts;
   const std::int64_t out = source.shape[1];
   const Tensor input_major = dense.ranks[3].weights->load_copy(source);
   Tensor weight(DType::kBF16, {out, in});
@@ -159,10 +161,11 @@ TEST(MetaPackedTest, PacksTheBytesOfTheOriginalTool) {
   for (std::int64_t r = 0; r < out; ++r) {
     for (std::int64_t c = 0; c < in; ++c) {
       to[static_cast<std::size_t>(r * in + c)] =
-          from[static_cast<std::size_t>(c * out + r)];
+          from[static_cast<std::size_t>((kExpert * in + c) * out + r)];
     }
   }
-  const std::string module = meta::ShardModule::name(3, native, 2);
+  const std::string module =
+      meta::ShardModule::name(3, native, kExpert, kExperts);
   const auto planned = format.plan(module, spec, out, in);
   std::vector<std::byte> codes(planned[0].bytes);
   std::vector<std::byte> scales(planned[1].bytes);
@@ -190,18 +193,20 @@ TEST(MetaPackedTest, PacksTheBytesOfTheOriginalTool) {
   }
   const auto& weights = *packed.ranks[3].weights;
   const TensorInfo& expected = weights.get(native);
-  EXPECT_EQ(planned[0].shape, expected.shape);
+  EXPECT_EQ(planned[0].bytes * kExperts, expected.bytes);
   const Tensor expected_codes = weights.load_copy(expected);
   EXPECT_EQ(std::memcmp(codes.data(),
-                        std::as_const(expected_codes).view().data(),
+                        std::as_const(expected_codes).view().data() +
+                            kExpert * codes.size(),
                         codes.size()),
             0);
   const TensorInfo& expected_info = packed.ranks[3].scales->get(native);
-  EXPECT_EQ(planned[1].shape, expected_info.shape);
+  EXPECT_EQ(planned[1].bytes * kExperts, expected_info.bytes);
   const Tensor expected_scales =
       packed.ranks[3].scales->load_copy(expected_info);
   EXPECT_EQ(std::memcmp(scales.data(),
-                        std::as_const(expected_scales).view().data(),
+                        std::as_const(expected_scales).view().data() +
+                            kExpert * scales.size(),
                         scales.size()),
             0);
 }

@@ -3,34 +3,37 @@
 #include <charconv>
 
 #include "nibble/base/error.h"
+#include "nibble/container/tensor_part.h"
 
 namespace nibble::quant::meta {
 
+bool ShardModule::stacked() const {
+  return native.find(".experts.moe_w_") != std::string::npos;
+}
+
 ShardModule ShardModule::parse(std::string_view module) {
-  ShardModule shard;
-  const std::size_t star = module.rfind('*');
-  if (star != std::string_view::npos) {
-    shard.stacked = true;
-    const std::string_view count = module.substr(star + 1);
-    std::from_chars(count.data(), count.data() + count.size(), shard.experts);
-    module = module.substr(0, star);
-  }
-  const std::size_t slash = module.find('/');
-  NIBBLE_CHECK(slash != std::string_view::npos && shard.experts > 0,
+  constexpr std::string_view kRank = "rank";
+  const std::string_view tensor = container::TensorPart::parse(module).tensor;
+  const std::size_t slash = tensor.find('/');
+  NIBBLE_CHECK(tensor.starts_with(kRank) && slash != std::string_view::npos,
                kInternal,
                "module {}: found no tensor of a rank",
                printable(module));
-  shard.tensor = module;
-  shard.scales = fmt::format(
-      "{}/scales/{}", module.substr(0, slash), module.substr(slash + 1));
+  ShardModule shard;
+  std::from_chars(
+      tensor.data() + kRank.size(), tensor.data() + slash, shard.rank);
+  shard.native = tensor.substr(slash + 1);
+  shard.part = module.substr(tensor.size());
   return shard;
 }
 
 std::string ShardModule::name(std::int64_t rank,
                               std::string_view native,
+                              std::int64_t expert,
                               std::int64_t experts) {
-  return experts == 0 ? fmt::format("rank{}/{}", rank, native)
-                      : fmt::format("rank{}/{}*{}", rank, native, experts);
+  const std::string tensor = fmt::format("rank{}/{}", rank, native);
+  return experts == 0 ? tensor
+                      : container::TensorPart::name(tensor, expert, experts);
 }
 
 }  // namespace nibble::quant::meta
