@@ -141,6 +141,7 @@ inline void survive(int kills,
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   testing::Test::RecordProperty("seed", static_cast<int>(seed));
   std::printf("seed %u\n", seed);
+  std::fflush(stdout);  // known even when the test is ended
   std::mt19937 random(seed);
   for (int hit = 0; hit < kills && !testing::Test::HasFatalFailure();) {
     hit += killed(random) ? 1 : 0;

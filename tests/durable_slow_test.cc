@@ -6,7 +6,7 @@ namespace nibble {
 namespace {
 
 TEST_F(Kills, ByTheHundredsChangeNoByte) {
-  survive_kills(300);
+  survive_kills(200);
 }
 
 TEST_F(Signals, ByTheDozensStopCleanly) {
