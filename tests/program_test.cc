@@ -34,7 +34,11 @@ const std::vector<std::string> kCommands = {"quantize",
                                             "compare",
                                             "recipes",
                                             "clean",
-                                            "engines"};
+                                            "engines",
+                                            "list",
+                                            "where",
+                                            "remove",
+                                            "pull"};
 
 // Runs and expects a refusal: the status, an error line, nothing on stdout.
 ProgramResult refused(int status, const std::vector<std::string>& arguments) {

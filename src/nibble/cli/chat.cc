@@ -110,12 +110,13 @@ int converse(Conversation& conversation, const Session& session) {
   return kDone;
 }
 
-int chat(const Options& options, const Session& session) {
+int chat(Options& options, const Session& session) {
   if (options.json && !options.message) {
     fail_with_hint(ErrorCode::kInvalidArgument,
                    "one JSON document is one answer: give --message TEXT",
                    "chat: found --json without --message");
   }
+  resolve_to_run(options.model, options.loading, session);
   Conversation conversation(options);
   return options.message ? answer_once(conversation, options, session)
                          : converse(conversation, session);

@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "nibble/cli/session.h"
 #include "nibble/cli/table.h"
 #include "nibble/quant/pipeline/partial/partial.h"
+#include "nibble/store/leftovers.h"
 
 namespace nibble::cli {
 namespace {
@@ -20,7 +22,7 @@ namespace {
 using quant::Partial;
 
 struct Options {
-  std::vector<std::string> directories = {"."};
+  std::vector<std::string> directories;  // none: here, and the store
   bool yes = false;
   bool json = false;
 };
@@ -31,17 +33,53 @@ struct Cleaned {
   std::vector<Partial> in_use;
 };
 
-std::vector<Partial> found_in(const std::vector<std::string>& directories) {
-  std::vector<Partial> found;
+// What was found: partial results of quantizing, and what else the store
+// holds that nobody finished.
+struct Found {
+  std::vector<Partial> partials;
+  std::vector<store::Leftover> leftovers;
+
+  [[nodiscard]] std::size_t count() const {
+    return partials.size() + leftovers.size();
+  }
+};
+
+Found find_all(const std::vector<std::string>& given,
+               const std::optional<store::Store>& place) {
+  Found found;
+  std::vector<std::string> directories = given;
+  if (given.empty()) {
+    directories.emplace_back(".");
+    if (place && std::filesystem::is_directory(place->versions())) {
+      directories.push_back(place->versions().string());
+    }
+    if (place) {
+      found.leftovers = store::find_leftovers(*place);
+    }
+  }
   for (const std::string& directory : directories) {
     for (Partial& partial : quant::find_partials(directory)) {
-      found.push_back(std::move(partial));
+      found.partials.push_back(std::move(partial));
     }
   }
   return found;
 }
 
-std::string list_text(const std::vector<Partial>& partials) {
+// A leftover of the store, told like a partial result.
+Partial as_partial(const store::Leftover& leftover) {
+  Partial partial;
+  partial.path = leftover.path;
+  partial.bytes = leftover.bytes;
+  partial.source_path = leftover.what;
+  partial.in_use = leftover.in_use;
+  return partial;
+}
+
+std::string list_text(const Found& found) {
+  std::vector<Partial> partials = found.partials;
+  for (const store::Leftover& leftover : found.leftovers) {
+    partials.push_back(as_partial(leftover));
+  }
   Table table({"partial result", "size", "made from"});
   for (const Partial& partial : partials) {
     table.add(
@@ -53,7 +91,7 @@ std::string list_text(const std::vector<Partial>& partials) {
 }
 
 // Nothing is removed without a word of the user.
-bool confirmed(const Options& options, const std::vector<Partial>& found) {
+bool confirmed(const Options& options, const Found& found) {
   if (options.yes) {
     return true;
   }
@@ -62,7 +100,7 @@ bool confirmed(const Options& options, const std::vector<Partial>& found) {
                    "nibble clean --yes removes them",
                    "clean: found {} partial results and no terminal to ask at, "
                    "expected --yes",
-                   found.size());
+                   found.count());
   }
   print(list_text(found) + "Remove them? [y/N] ");
   flush_output();
@@ -107,19 +145,25 @@ std::string to_text(const Cleaned& cleaned) {
 }
 
 int clean(const Options& options) {
-  const std::vector<Partial> found = found_in(options.directories);
-  if (found.empty() && !options.json) {
+  const std::optional<store::Store> place = store::find_user_store();
+  const Found found = find_all(options.directories, place);
+  if (found.count() == 0 && !options.json) {
     print("no partial results\n");
     return kDone;
   }
   Cleaned cleaned;
-  if (!found.empty() && !confirmed(options, found)) {
+  if (found.count() > 0 && !confirmed(options, found)) {
     print("nothing was removed\n");
     return kDone;
   }
-  for (const Partial& partial : found) {
+  for (const Partial& partial : found.partials) {
     (quant::remove_partial(partial.path) ? cleaned.removed : cleaned.in_use)
         .push_back(partial);
+  }
+  for (const store::Leftover& leftover : found.leftovers) {
+    (store::remove_leftover(*place, leftover) ? cleaned.removed
+                                              : cleaned.in_use)
+        .push_back(as_partial(leftover));
   }
   if (options.json) {
     print_json(to_json(cleaned));
@@ -143,7 +187,8 @@ void add_clean(CLI::App& app, Session& session) {
   command
       .add_option("directories",
                   options->directories,
-                  "Where to look for *.partial, or one of them (here)")
+                  "Where to look for *.partial, or one of them (here and the"
+                  " store)")
       ->type_name("DIR");
   command.add_flag("--yes", options->yes, "Do not ask");
   command.add_flag("--json", options->json, "One JSON document");

@@ -250,7 +250,10 @@ void add_compare(CLI::App& app, Session& session) {
       "compare",
       "Makes quantized versions of a model and measures them side by side",
       "nibble compare models/fable-moe int4 int8 fp8 --text models/held.txt",
-      [options](Session& now) { return compare(*options, now); });
+      [options](Session& now) {
+        resolve(options->model);
+        return compare(*options, now);
+      });
   command.add_option("model", options->model, "Model directory")
       ->required()
       ->type_name("MODEL");

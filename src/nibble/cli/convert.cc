@@ -14,6 +14,7 @@
 #include "nibble/cli/progress.h"
 #include "nibble/cli/session.h"
 #include "nibble/quant/pipeline/receipt.h"
+#include "nibble/store/resolve.h"
 
 namespace nibble::cli {
 namespace {
@@ -64,12 +65,12 @@ int convert(const Options& options, const Session& session) {
       "the same command goes on from here; NAME.partial may be deleted");
   const InterruptScope scope;
   Progress progress(session);
-  const quant::ConvertReport report =
-      quant::convert(load::open_checkpoint(options.source),
-                     conversion,
-                     job,
-                     progress,
-                     scope.flag());
+  const quant::ConvertReport report = quant::convert(
+      load::open_checkpoint(store::resolve_model(options.source)),
+      conversion,
+      job,
+      progress,
+      scope.flag());
   const quant::QuantizeReport& written = report.written;
   if (options.json) {
     print_json(

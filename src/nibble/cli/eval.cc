@@ -16,6 +16,7 @@
 #include "nibble/cli/progress.h"
 #include "nibble/cli/prompt.h"
 #include "nibble/cli/session.h"
+#include "nibble/store/measurements.h"
 #include "nibble/text/evaluate.h"
 #include "nibble/text/tokenizer.h"
 
@@ -75,10 +76,14 @@ std::string to_text(const text::EvaluateResult& result) {
   return text;
 }
 
-int eval(const Options& options, const Session& session) {
+int eval(Options& options, const Session& session) {
   require_one("eval",
               {{"--text", options.text.has_value()},
                {"--ids", options.ids.has_value()}});
+  resolve_to_run(options.model, options.loading, session);
+  if (!options.reference.empty()) {
+    resolve(options.reference);
+  }
   const LoadedModel loaded = load_for_running(options.model, options.loading);
   const std::vector<std::int32_t> ids =
       !options.ids ? encode_beginning(
@@ -105,6 +110,18 @@ int eval(const Options& options, const Session& session) {
           }
           progress.advance(1);
         });
+  }
+  if (const auto place = store::find_user_store()) {
+    store::record_measurement(
+        *place,
+        options.model,
+        {.perplexity = result.perplexity,
+         .kl = result.divergence ? std::optional(result.divergence->mean)
+                                 : std::nullopt,
+         .text = options.text ? *options.text : *options.ids,
+         .reference = options.reference,
+         .window = options.evaluate.window,
+         .windows = result.windows});
   }
   if (options.json) {
     print_json(to_json(result));

@@ -42,11 +42,12 @@ std::vector<std::int32_t> prompt_ids(const Options& options,
       options.prompt ? *options.prompt : read_text_file(*options.prompt_file));
 }
 
-int generate(const Options& options, const Session& session) {
+int generate(Options& options, const Session& session) {
   require_one("generate",
               {{"--prompt", options.prompt.has_value()},
                {"--prompt-file", options.prompt_file.has_value()},
                {"--ids", options.ids.has_value()}});
+  resolve_to_run(options.model, options.loading, session);
   const text::Tokenizer tokenizer =
       text::load_tokenizer(model_directory(options.model));
   const LoadedModel loaded = load_for_running(options.model, options.loading);

@@ -10,6 +10,7 @@
 
 #include "nibble/base/units.h"
 #include "nibble/cli/exit_code.h"
+#include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/session.h"
 #include "nibble/cli/table.h"
@@ -102,7 +103,10 @@ void add_inspect(CLI::App& app, Session& session) {
                   "inspect",
                   "Shows what a checkpoint holds; reads headers only",
                   "nibble inspect models/fable-moe --layers",
-                  [options](Session&) { return inspect(*options); });
+                  [options](Session&) {
+                    resolve(options->path);
+                    return inspect(*options);
+                  });
   command
       .add_option("path",
                   options->path,

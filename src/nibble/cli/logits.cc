@@ -61,7 +61,10 @@ void add_logits(CLI::App& app, Session& session) {
       "logits",
       "Writes the float32 logits (tokens, vocabulary) of a list of token ids",
       "nibble logits models/fable-moe --ids ids.json -o logits.safetensors",
-      [options](Session&) { return logits(*options); });
+      [options](Session& now) {
+        resolve_to_run(options->model, options->loading, now);
+        return logits(*options);
+      });
   command.add_option("model", options->model, kModelHelp)
       ->required()
       ->type_name("PATH");

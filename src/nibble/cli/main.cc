@@ -41,6 +41,10 @@ int run(int argc, const char* const* argv) {
   add_clean(app, session);
   add_shell_commands(app, session);
   add_engines(app, session);
+  add_list(app, session);
+  add_where(app, session);
+  add_remove(app, session);
+  add_pull(app, session);
 
   if (const std::optional<int> status = parse(app, argc, argv)) {
     return *status;

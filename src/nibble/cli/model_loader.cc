@@ -6,11 +6,15 @@
 
 #include "nibble/backend/cpu/cpu_backend.h"
 #include "nibble/base/error.h"
+#include "nibble/cli/interrupt.h"
+#include "nibble/cli/output.h"
+#include "nibble/cli/store_version.h"
 #include "nibble/load/load_model.h"
 #include "nibble/load/native_form.h"
 #include "nibble/quant/attach/attach.h"
 #include "nibble/quant/attach/encode_on_load.h"
 #include "nibble/quant/core/registry.h"
+#include "nibble/store/resolve.h"
 
 namespace nibble::cli {
 namespace {
@@ -45,21 +49,49 @@ std::unique_ptr<quant::EncodingLayerBuilder> encode_on_load(
       loaded.checkpoint, quant::choose_mixed(scheme, loaded.checkpoint, ranks));
 }
 
+// Whether --quantize names what is done while loading, not a recipe.
+bool encodes_on_load(const LoadOptions& options) {
+  return options.quantize == "int4_mixed" || options.quantize == "fp8_mixed";
+}
+
 }  // namespace
+
+void resolve(std::string& model) {
+  model = store::resolve_model(model).string();
+}
 
 void add_load_options(CLI::App& command, LoadOptions& options) {
   command
       .add_option("--quantize",
                   options.quantize,
-                  "Encode experts as they are loaded: int4_mixed or fp8_mixed")
-      ->check(CLI::IsMember({"int4_mixed", "fp8_mixed"}))
-      ->type_name("SCHEME");
+                  "Run the version of this recipe, from the store or made now; "
+                  "int4_mixed, fp8_mixed: encode experts as they are loaded")
+      ->type_name("RECIPE");
   command
       .add_option("--int4-layout",
                   options.int4_layout,
                   "Order of int4 codes that gpt-fast's file does not tell")
       ->check(CLI::IsMember({"bytes", "cpu-avx512", "cpu-avx2"}))
       ->type_name("ORDER");
+}
+
+void resolve_to_run(std::string& model,
+                    const LoadOptions& options,
+                    const Session& session) {
+  if (options.quantize.empty() || encodes_on_load(options)) {
+    resolve(model);
+    return;
+  }
+  set_interrupt_hint(
+      "the same command goes on from here; nibble clean removes what is there");
+  const InterruptScope scope;
+  const store::MadeVersion version =
+      store_version(model, options.quantize, session, scope.flag());
+  if (!session.quiet) {
+    print_error((version.made ? "made and using " : "using ") + version.name +
+                " of the store");
+  }
+  model = version.path.string();
 }
 
 std::filesystem::path model_directory(const std::filesystem::path& path) {
@@ -82,7 +114,7 @@ LoadedModel load_for_running(const std::filesystem::path& path,
   std::vector<const load::LayerBuilder*> builders;
   std::unique_ptr<quant::QuantizedLayerBuilder> packed;
   std::unique_ptr<quant::EncodingLayerBuilder> encoding;
-  if (!options.quantize.empty()) {
+  if (encodes_on_load(options)) {
     encoding = encode_on_load(loaded, options.quantize);
     builders.push_back(encoding.get());
   }

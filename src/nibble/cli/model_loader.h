@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "nibble/cli/session.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/model/transformer.h"
 #include "nibble/quant/core/format.h"
@@ -21,12 +22,17 @@ struct LoadedModel {
 };
 
 inline constexpr const char* kModelHelp =
-    "Model directory, or gpt-fast's model*.pth";
+    "Directory, gpt-fast's model*.pth, or a name: in the store, or OWNER/NAME";
+
+// Puts the path in the place of what the user typed for a model: a path, or a
+// name that store::resolve_model knows.
+void resolve(std::string& model);
 
 // How a model is loaded to run.
 struct LoadOptions {
-  // A scheme of Meta ("int4_mixed", "fp8_mixed") that a dense checkpoint's
-  // weights are encoded by as they are loaded.
+  // A recipe: the version of the store that it makes runs instead. Or one of
+  // Meta's schemes, int4_mixed and fp8_mixed: the experts of a dense checkpoint
+  // are encoded as they are loaded.
   std::string quantize = {};
   // Order of int4 codes in gpt-fast's file: "bytes", "cpu-avx512", "cpu-avx2".
   std::string int4_layout = {};
@@ -34,6 +40,12 @@ struct LoadOptions {
 
 // Adds --quantize and --int4-layout.
 void add_load_options(CLI::App& command, LoadOptions& options);
+
+// As resolve, and with options.quantize the path of the version in the store,
+// which is made when there is none; standard error says which it is.
+void resolve_to_run(std::string& model,
+                    const LoadOptions& options,
+                    const Session& session);
 
 // The directory that holds tokenizer and templates of the model at path: path
 // itself, or the directory of a file.

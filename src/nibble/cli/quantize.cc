@@ -17,6 +17,7 @@
 #include "nibble/cli/progress.h"
 #include "nibble/cli/ranks.h"
 #include "nibble/cli/session.h"
+#include "nibble/cli/store_version.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/load/native_form.h"
 #include "nibble/quant/engines/assess.h"
@@ -24,6 +25,7 @@
 #include "nibble/quant/pipeline/native_recipe.h"
 #include "nibble/quant/pipeline/receipt.h"
 #include "nibble/quant/planning/forecast.h"
+#include "nibble/store/resolve.h"
 
 namespace nibble::cli {
 namespace {
@@ -110,11 +112,11 @@ void refuse_unsupported(const Options& options) {
            "no calibration",
            "the algorithms of this version need none");
   }
-  if (options.output.empty() && !options.dry_run) {
+  if (options.output.empty() && is_native(options) && !options.dry_run) {
     refuse("-o",
            "nothing",
-           "a directory",
-           "nibble quantize SRC --recipe int4 -o OUT");
+           "a directory for the layout " + options.layout,
+           "the store holds results of the layout hf");
   }
 }
 
@@ -138,6 +140,21 @@ std::string report_text(const std::string& output,
   return text;
 }
 
+// The report that a version's receipt tells.
+quant::QuantizeReport report_of(const store::MadeVersion& version) {
+  const nlohmann::json receipt = quant::read_receipt(version.path);
+  quant::QuantizeReport report;
+  report.output = version.path;
+  report.source_bytes = receipt.at("source").at("bytes").get<std::uint64_t>();
+  report.output_bytes = receipt.at("output_bytes").get<std::uint64_t>();
+  report.bits_per_weight = receipt.at("bits_per_weight").get<double>();
+  report.seconds = receipt.at("seconds").get<double>();
+  report.peak_rss_bytes = receipt.at("peak_rss_bytes").get<std::uint64_t>();
+  report.resumed_parts = version.resumed_parts;
+  report.notes = version.notes;
+  return report;
+}
+
 nlohmann::json to_json(const quant::QuantizeReport& report) {
   return {{"path", report.output.string()},
           {"source_bytes", report.source_bytes},
@@ -157,7 +174,8 @@ struct Input {
 };
 
 Input open_input(const Options& options) {
-  load::CheckpointDirectory source = load::open_checkpoint(options.source);
+  load::CheckpointDirectory source =
+      load::open_checkpoint(store::resolve_model(options.source));
   if (!is_native(options)) {
     return {std::move(source), quant::load_recipe(options.recipe)};
   }
@@ -202,6 +220,35 @@ quant::QuantizeOptions job_of(const Options& options, const Session& session) {
   return job;
 }
 
+int quantize_into_store(const Options& options,
+                        const Session& session,
+                        const std::atomic<bool>& stop) {
+  if (!options.engines.empty()) {
+    // A version that is there already was perhaps made without asking them.
+    const load::CheckpointDirectory source =
+        load::open_checkpoint(store::resolve_model(options.source));
+    static_cast<void>(quant::make_plan(
+        source, quant::load_recipe(options.recipe), job_of(options, session)));
+  }
+  const store::MadeVersion version = store_version(
+      options.source, options.recipe, session, stop, job_of(options, session));
+  const quant::QuantizeReport report = report_of(version);
+  if (options.json) {
+    nlohmann::json document = to_json(report);
+    document["name"] = version.name;
+    document["made"] = version.made;
+    print_json(document);
+  } else if (version.made) {
+    print(report_text(version.name, report));
+  } else {
+    print(fmt::format("{}: in the store already, {}, {:.3f} bits a weight\n",
+                      version.name,
+                      format_size(report.output_bytes),
+                      report.bits_per_weight));
+  }
+  return kDone;
+}
+
 // Prints the plan and, when an engine refuses it, fails as the job would.
 int print_plan(const Options& options, const Session& session) {
   const auto [source, recipe] = open_input(options);
@@ -228,7 +275,15 @@ int quantize_in_ranks(const Options& options,
                       const std::atomic<bool>& stop,
                       Ranks& ranks) {
   Input input;
-  ranks.together([&] { input = open_input(options); });
+  ranks.together([&] {
+    if (options.output.empty()) {
+      refuse("-o",
+             "nothing",
+             "a directory, as several processes make one result",
+             "one process alone may write into the store");
+    }
+    input = open_input(options);
+  });
   quant::QuantizeOptions job = job_of(options, session);
   job.ranks = &ranks;
   Progress progress(session);
@@ -262,7 +317,9 @@ int quantize(const Options& options, const Session& session) {
       "the same command goes on from here; nibble clean removes what is there");
   const InterruptScope scope;
   return run_in_ranks(session, scope.flag(), [&](Ranks& ranks) {
-    return quantize_in_ranks(options, session, scope.flag(), ranks);
+    return options.output.empty() && ranks.count() == 1
+               ? quantize_into_store(options, session, scope.flag())
+               : quantize_in_ranks(options, session, scope.flag(), ranks);
   });
 }
 
@@ -280,7 +337,7 @@ void add_quantize(CLI::App& app, Session& session) {
   command
       .add_option("source",
                   options->source,
-                  "Directory of Hugging Face or Meta, or gpt-fast's model.pth")
+                  "Model directory, gpt-fast's model.pth, or a name")
       ->required()
       ->type_name("SRC");
   command
@@ -289,8 +346,9 @@ void add_quantize(CLI::App& app, Session& session) {
                   "What becomes what: a built-in name, a file, or JSON")
       ->type_name("RECIPE");
   command
-      .add_option(
-          "-o,--output", options->output, "Directory to write: new or empty")
+      .add_option("-o,--output",
+                  options->output,
+                  "Directory to write, new or empty (the store)")
       ->type_name("OUT");
   add_size(command,
            "--shard-size",

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/cli/exit_code.h"
+#include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/session.h"
 #include "nibble/cli/table.h"
@@ -133,7 +134,12 @@ void add_recipes(CLI::App& app, Session& session) {
                   "check",
                   "Says whether a recipe is right, alone or for a model",
                   "nibble recipes check mine.json --model models/fable-moe",
-                  [options](Session&) { return check(*options); });
+                  [options](Session&) {
+                    if (!options->model.empty()) {
+                      resolve(options->model);
+                    }
+                    return check(*options);
+                  });
   checked.add_option("recipe", options->recipe, "Name, file or JSON")
       ->required()
       ->type_name("RECIPE");

@@ -67,5 +67,9 @@ void add_recipes(CLI::App& app, Session& session);
 void add_clean(CLI::App& app, Session& session);
 void add_shell_commands(CLI::App& app, Session& session);
 void add_engines(CLI::App& app, Session& session);
+void add_list(CLI::App& app, Session& session);
+void add_where(CLI::App& app, Session& session);
+void add_remove(CLI::App& app, Session& session);
+void add_pull(CLI::App& app, Session& session);
 
 }  // namespace nibble::cli

@@ -9,6 +9,7 @@
 #include "nibble/base/file.h"
 #include "nibble/base/json.h"
 #include "nibble/cli/exit_code.h"
+#include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/session.h"
 #include "nibble/text/chat_template.h"
@@ -92,7 +93,10 @@ void add_template(CLI::App& app, Session& session) {
       "template",
       "Prints a conversation as the model's chat template writes it",
       "nibble template models/fable-moe --messages messages.json",
-      [options](Session&) { return render(*options); });
+      [options](Session&) {
+        resolve(options->source);
+        return render(*options);
+      });
   command
       .add_option(
           "source", options->source, "Model directory or a template file")

@@ -127,7 +127,10 @@ void add_tokenize(CLI::App& app, Session& session) {
                   "tokenize",
                   "Turns text into token ids, or ids into text",
                   "nibble tokenize models/fable-moe --text 'Once upon a time'",
-                  [options](Session&) { return tokenize(*options); });
+                  [options](Session&) {
+                    resolve(options->model);
+                    return tokenize(*options);
+                  });
   command.add_option("model", options->model, kModelHelp)
       ->required()
       ->type_name("PATH");

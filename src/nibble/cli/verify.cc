@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/cli/exit_code.h"
+#include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/progress.h"
 #include "nibble/cli/session.h"
@@ -98,7 +99,13 @@ void add_verify(CLI::App& app, Session& session) {
                   "verify",
                   "Checks a written directory against its receipt",
                   "nibble verify fable-moe-int4 --source models/fable-moe",
-                  [options](Session& now) { return verify(*options, now); });
+                  [options](Session& now) {
+                    resolve(options->directory);
+                    if (options->source) {
+                      resolve(*options->source);
+                    }
+                    return verify(*options, now);
+                  });
   command.add_option("directory", options->directory, "Quantized directory")
       ->required()
       ->type_name("DIR");

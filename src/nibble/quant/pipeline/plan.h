@@ -157,4 +157,9 @@ struct Plan {
 [[nodiscard]] std::string plan_hash(const Plan& plan,
                                     const load::CheckpointDirectory& source);
 
+// Digest of everything that a result holds: plan_hash, and size and time of the
+// source's side files. Results with equal keys have equal content.
+[[nodiscard]] std::string content_key(const Plan& plan,
+                                      const load::CheckpointDirectory& source);
+
 }  // namespace nibble::quant

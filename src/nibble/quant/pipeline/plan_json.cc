@@ -85,6 +85,14 @@ json head_json(const Plan& plan) {
       {"notes", plan.notes}};
 }
 
+// Changes when a file does, without reading it.
+json state_of(const std::filesystem::path& file) {
+  const auto time = std::filesystem::last_write_time(file);
+  return {file.filename().string(),
+          std::filesystem::file_size(file),
+          time.time_since_epoch().count()};
+}
+
 }  // namespace
 
 json to_json(const Plan& plan, const load::CheckpointDirectory& source) {
@@ -107,10 +115,7 @@ std::string plan_hash(const Plan& plan,
   key["config"] = plan.config_text;
   key["params"] = plan.params_text;
   for (const std::filesystem::path& file : source.reader->files()) {
-    const auto time = std::filesystem::last_write_time(file);
-    key["source"].push_back({file.filename().string(),
-                             std::filesystem::file_size(file),
-                             time.time_since_epoch().count()});
+    key["source"].push_back(state_of(file));
   }
   const auto replace = json::error_handler_t::replace;
   Hasher hasher;
@@ -120,6 +125,19 @@ std::string plan_hash(const Plan& plan,
         tensor_json(plan, planned, source.reader->tensors()[planned.tensor]);
     hasher.update(tensor.dump(-1, ' ', false, replace));
   }
+  return hasher.digest();
+}
+
+std::string content_key(const Plan& plan,
+                        const load::CheckpointDirectory& source) {
+  json key = {{"plan", plan_hash(plan, source)}};
+  for (const std::filesystem::path& file : source.side_files) {
+    json state = state_of(source.path / file);
+    state[0] = file.generic_string();
+    key["side_files"].push_back(std::move(state));
+  }
+  Hasher hasher;
+  hasher.update(key.dump(-1, ' ', false, json::error_handler_t::replace));
   return hasher.digest();
 }
 

@@ -65,16 +65,6 @@ CopiedFile copy_one(const fs::path& from, const fs::path& to) {
   return copied;
 }
 
-// Every folder below directory, and itself.
-void sync_tree(const fs::path& directory) {
-  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
-    if (entry.is_directory()) {
-      sync_directory(entry.path());
-    }
-  }
-  sync_directory(directory);
-}
-
 // Puts partial in the place of the directory output; the old one ends at
 // partial.
 void exchange(const fs::path& partial, const fs::path& output) {
@@ -130,6 +120,28 @@ CopiedFile digest_of_file(const fs::path& path) {
   return digest_file(File::open_read(path), nullptr);
 }
 
+void sync_tree(const fs::path& directory) {
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.is_directory()) {
+      sync_directory(entry.path());
+    }
+  }
+  sync_directory(directory);
+}
+
+void put_in_place(const fs::path& complete,
+                  const fs::path& output,
+                  const StepHook& before_step) {
+  if (fs::exists(output) && !fs::is_empty(output)) {
+    exchange(complete, output);
+    sync_directory(output.parent_path());
+    call(before_step, "remove old");
+    fs::remove_all(complete);
+  } else {
+    rename_file(complete, output);
+  }
+}
+
 void publish(const fs::path& partial,
              const fs::path& output,
              bool overwrite,
@@ -137,14 +149,7 @@ void publish(const fs::path& partial,
   sync_tree(partial);
   call(before_step, "rename");
   refuse_taken(output, overwrite);
-  if (fs::exists(output) && !fs::is_empty(output)) {
-    exchange(partial, output);
-    sync_directory(output.parent_path());
-    call(before_step, "remove old");
-    fs::remove_all(partial);
-  } else {
-    rename_file(partial, output);
-  }
+  put_in_place(partial, output, before_step);
   call(before_step, "remove journal");
   fs::remove(output / kJournalName);
   sync_directory(output);
