@@ -43,6 +43,8 @@ ProgramResult run_program(const std::string& program,
     argv.push_back(argument.c_str());
   }
   argv.push_back(nullptr);
+  // Never the store of whoever runs the tests.
+  std::string home = "NIBBLE_HOME=" + scratch.file("store");
   const pid_t child = fork();
   if (child < 0) {
     throw std::runtime_error("fork failed");
@@ -51,6 +53,7 @@ ProgramResult run_program(const std::string& program,
     redirect(in.c_str(), O_RDONLY, STDIN_FILENO);
     redirect(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
     redirect(error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
+    putenv(home.data());
     for (const std::string& entry : environment) {
       putenv(const_cast<char*>(entry.c_str()));  // NOLINT: POSIX's signature
     }

@@ -684,5 +684,36 @@ TEST(Quantize, PlainProgressIsALineOnStandardError) {
   EXPECT_THAT(result.out, Not(HasSubstr("quantizing ")));
 }
 
+TEST(Generate, IdsNeedNoTokenizer) {
+  const ScratchDirectory scratch;
+  const std::string model = scratch.file("model");
+  fs::create_directory(model);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    fs::copy_file(fs::path(bundled("fable-moe")) / name,
+                  fs::path(model) / name);
+  }
+  const std::string ids = scratch.file("ids.json");
+  write_content(ids, "[5, 6, 7]");
+  const auto arguments = [&](const std::string& of) {
+    return std::vector<std::string>{"generate",
+                                    of,
+                                    "--ids",
+                                    ids,
+                                    "--max-tokens",
+                                    "8",
+                                    "--temperature",
+                                    "0"};
+  };
+  const Json without = run_nibble_json(arguments(model));
+  const Json with = run_nibble_json(arguments(bundled("fable-moe")));
+  EXPECT_EQ(without.at("ids"), with.at("ids"));
+  EXPECT_EQ(without.at("text"), "");
+  EXPECT_EQ(Json::parse(run_nibble(arguments(model)).out), with.at("ids"));
+  // A text to stop at wants text.
+  std::vector<std::string> stopping = arguments(model);
+  stopping.insert(stopping.end(), {"--stop", "x"});
+  refused(3, stopping);
+}
+
 }  // namespace
 }  // namespace nibble

@@ -21,8 +21,11 @@
 #include "nibble/cli/output.h"
 #include "nibble/cli/prompt.h"
 #include "nibble/cli/session.h"
+#include "nibble/cli/store_version.h"
 #include "nibble/quant/pipeline/inspect.h"
 #include "nibble/quant/pipeline/quantize.h"
+#include "nibble/quant/pipeline/receipt.h"
+#include "nibble/store/measurements.h"
 #include "nibble/text/evaluate.h"
 #include "nibble/text/generate.h"
 #include "nibble/text/tokenizer.h"
@@ -37,50 +40,20 @@ struct Options {
   std::string model;
   std::vector<std::string> recipes;
   std::string text;
-  std::string keep;
+  fs::path keep;
   std::string html;
   text::EvaluateOptions evaluate;
   std::optional<double> most_kl;
   bool json = false;
 };
 
-// Where versions are made: the user's directory, or one that goes away.
-class Workplace {
- public:
-  explicit Workplace(const std::string& keep) : temporary_(keep.empty()) {
-    if (!temporary_) {
-      path_ = keep;
-      return;
-    }
-    std::string name = (fs::temp_directory_path() / "nibble-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      fail_errno("cannot make a directory", name);
-    }
-    path_ = name;
-  }
+// DIR/fable-moe-int4
+fs::path kept_version(const Options& options, const std::string& recipe) {
+  const fs::path source = fs::weakly_canonical(fs::absolute(options.model));
+  return options.keep / (source.filename().string() + "-" + recipe);
+}
 
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-
-  ~Workplace() {
-    if (temporary_) {
-      std::error_code ignored;
-      fs::remove_all(path_, ignored);
-    }
-  }
-
-  // DIR/fable-moe-int4
-  [[nodiscard]] fs::path version(const std::string& model,
-                                 const std::string& recipe) const {
-    const fs::path source = fs::weakly_canonical(fs::absolute(model));
-    return path_ / (source.filename().string() + "-" + recipe);
-  }
-
- private:
-  bool temporary_;
-  fs::path path_;
-};
-
+// Makes a version at the user's directory.
 json make_version(const Options& options,
                   const Session& session,
                   const quant::Recipe& recipe,
@@ -93,8 +66,41 @@ json make_version(const Options& options,
   const std::atomic<bool> stop{false};
   const quant::QuantizeReport report =
       quant::quantize(source, recipe, job, null_progress(), stop);
-  return {{"seconds", report.seconds},
+  return {{"path", output.string()},
+          {"seconds", report.seconds},
           {"quantize_peak_rss_bytes", report.peak_rss_bytes}};
+}
+
+// Finds a version in the store, or makes it there.
+json find_version(const Options& options,
+                  const Session& session,
+                  const std::string& recipe) {
+  const std::atomic<bool> stop{false};
+  const store::MadeVersion version =
+      store_version(options.model, recipe, session, stop);
+  const json receipt = quant::read_receipt(version.path);
+  json result = {{"path", version.path.string()}};
+  if (version.made) {
+    result["seconds"] = receipt.at("seconds");
+    result["quantize_peak_rss_bytes"] = receipt.at("peak_rss_bytes");
+  }
+  return result;
+}
+
+// What was found stands beside the version in the store, for `list`.
+void keep_measurement(const Options& options, const json& row) {
+  const auto place = store::find_user_store();
+  if (!place || !row.contains("kl_mean")) {
+    return;
+  }
+  store::record_measurement(*place,
+                            row.at("path").get<std::string>(),
+                            {.perplexity = row.at("perplexity"),
+                             .kl = row.at("kl_mean").get<double>(),
+                             .text = options.text,
+                             .reference = options.model,
+                             .window = options.evaluate.window,
+                             .windows = row.at("windows")});
 }
 
 // Speed of a prompt and of its continuation, and the memory that both take.
@@ -144,7 +150,9 @@ json score_version(const Options& options,
                      options.evaluate,
                      reference ? reference->model.get() : nullptr,
                      [](std::int64_t, std::int64_t) {});
-  json scores = {{"perplexity", result.perplexity}, {"nll", result.nll}};
+  json scores = {{"perplexity", result.perplexity},
+                 {"nll", result.nll},
+                 {"windows", result.windows}};
   if (result.divergence) {
     scores["kl_mean"] = result.divergence->mean;
     scores["kl_median"] = result.divergence->median;
@@ -194,8 +202,7 @@ int compare(const Options& options, const Session& session) {
     recipes.push_back(quant::load_recipe(name));
   }
   const std::string written = quant::inspect(options.model).format;
-  set_interrupt_hint("what --keep names holds the versions made so far");
-  const Workplace workplace(options.keep);
+  set_interrupt_hint("the same command finds the versions made so far");
 
   json rows = json::array();
   note(fmt::format("measuring {} ...", options.model));
@@ -204,13 +211,21 @@ int compare(const Options& options, const Session& session) {
   for (std::size_t i = 0; i < recipes.size(); ++i) {
     const std::string name =
         recipes[i].name.empty() ? std::to_string(i + 1) : recipes[i].name;
-    note(fmt::format("quantizing to {} and measuring ...", name));
-    const fs::path version = workplace.version(options.model, name);
-    const json made = run_in_child(
-        [&] { return make_version(options, session, recipes[i], version); });
-    json row = measure(options, version, /*is_source=*/false);
+    note(fmt::format("{} ...", name));
+    // A process of its own, as its peak of memory is stated.
+    const json made = run_in_child([&] {
+      return options.keep.empty()
+                 ? find_version(options, session, options.recipes[i])
+                 : make_version(options,
+                                session,
+                                recipes[i],
+                                kept_version(options, name));
+    });
+    json row = measure(
+        options, made.at("path").get<std::string>(), /*is_source=*/false);
     row.update(made);
     row["recipe"] = name;
+    keep_measurement(options, row);
     rows.push_back(row);
   }
   if (options.json) {
@@ -277,7 +292,7 @@ void add_compare(CLI::App& app, Session& session) {
   command
       .add_option("--keep",
                   options->keep,
-                  "Leave the versions here, as MODEL-RECIPE (they are deleted)")
+                  "Make the versions here, as MODEL-RECIPE (in the store)")
       ->type_name("DIR");
   command
       .add_option("--max-kl",

@@ -42,14 +42,28 @@ std::vector<std::int32_t> prompt_ids(const Options& options,
       options.prompt ? *options.prompt : read_text_file(*options.prompt_file));
 }
 
+// Whether ids go in and out and no text is wanted.
+bool is_textless(const Options& options) {
+  if (!options.ids || !options.generate.stop.empty()) {
+    return false;
+  }
+  const std::filesystem::path directory = model_directory(options.model);
+  return !std::filesystem::exists(directory / "tokenizer.json") &&
+         !std::filesystem::exists(directory / "tokenizer.model");
+}
+
 int generate(Options& options, const Session& session) {
   require_one("generate",
               {{"--prompt", options.prompt.has_value()},
                {"--prompt-file", options.prompt_file.has_value()},
                {"--ids", options.ids.has_value()}});
   resolve_to_run(options.model, options.loading, session);
+  const bool textless = is_textless(options);
+  // Without tokens every id decodes to no text.
   const text::Tokenizer tokenizer =
-      text::load_tokenizer(model_directory(options.model));
+      textless
+          ? text::Tokenizer({{}, {}, {}, {{{"", 0}}, {}, {}}, true, {}, {}, {}})
+          : text::load_tokenizer(model_directory(options.model));
   const LoadedModel loaded = load_for_running(options.model, options.loading);
   const std::vector<std::int32_t> prompt =
       prompt_ids(options, tokenizer, loaded.model->config());
@@ -60,6 +74,8 @@ int generate(Options& options, const Session& session) {
   }
   if (options.json) {
     print_json(to_json(continuation.result));
+  } else if (textless) {
+    print_json(continuation.result.ids);
   }
   print_figures(session, continuation.result);
   return kDone;
@@ -86,7 +102,10 @@ void add_generate(CLI::App& app, Session& session) {
       .add_option("--prompt-file", options->prompt_file, "File that holds it")
       ->type_name("FILE");
   command
-      .add_option("--ids", options->ids, "Instead: a JSON array of token ids")
+      .add_option(
+          "--ids",
+          options->ids,
+          "Instead: a JSON array of token ids; the model needs no tokenizer")
       ->type_name("FILE");
   add_sampling_options(command, options->generate);
   add_load_options(command, options->loading);

@@ -64,8 +64,7 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
   command
       .add_option("--quantize",
                   options.quantize,
-                  "Run the version of this recipe, from the store or made now; "
-                  "int4_mixed, fp8_mixed: encode experts as they are loaded")
+                  "Run the store's version; int4_mixed, fp8_mixed: encode now")
       ->type_name("RECIPE");
   command
       .add_option("--int4-layout",

@@ -357,8 +357,7 @@ void add_quantize(CLI::App& app, Session& session) {
   command
       .add_option("--numerics",
                   options->numerics,
-                  "exact: least error; reference: as the layout's own tool "
-                  "rounds (llm-compressor, llama-models, gpt-fast)")
+                  "exact: least error; reference: as the layout's own tool")
       ->capture_default_str()
       ->check(CLI::IsMember({"exact", "reference"}))
       ->type_name("MODE");
@@ -384,10 +383,10 @@ void add_quantize(CLI::App& app, Session& session) {
       ->type_name("LAYOUT");
   command.add_flag("--json", options->json, "One JSON document");
   command
-      .add_option("--scheme",
-                  options->scheme,
-                  "What the layout's own tool does: int4_mixed or fp8_mixed "
-                  "(meta), int8, int4 or int4-g64 (gpt-fast)")
+      .add_option(
+          "--scheme",
+          options->scheme,
+          "int4_mixed, fp8_mixed (meta); int8, int4, int4-g64 (gpt-fast)")
       ->type_name("NAME");
   command
       .add_option(

@@ -8,6 +8,7 @@
 #include "nibble/base/file.h"
 #include "nibble/base/units.h"
 #include "nibble/cli/exit_code.h"
+#include "nibble/cli/model_loader.h"
 #include "nibble/cli/output.h"
 #include "nibble/cli/progress.h"
 #include "nibble/cli/session.h"
@@ -48,8 +49,13 @@ void add_report(CLI::App& app, Session& session) {
                   "report",
                   "Writes a page about a checkpoint: errors, sizes, scales",
                   "nibble report fable-moe-int4 -o report.html",
-                  [options](Session& now) { return report(*options, now); });
-  command.add_option("directory", options->directory, "Checkpoint directory")
+                  [options](Session& now) {
+                    resolve(options->directory);
+                    return report(*options, now);
+                  });
+  command
+      .add_option(
+          "directory", options->directory, "Checkpoint directory, or a name")
       ->required()
       ->type_name("DIR");
   command

@@ -55,11 +55,20 @@ TEST(ReceiptAccounts, FatesReasonsAndOutputsMustBeThere) {
 
 TEST(ReceiptAccounts, EveryTensorOfTheSourceHasItsEntry) {
   auto more = source();
-  more[1].name = "c";
-  EXPECT_THAT(source_problems(receipt(), more),
-              ElementsAre(HasSubstr("c: found it in the source, but the "
-                                    "receipt does not account for it"),
-                          HasSubstr("b: found it in the receipt, but not")));
+  more[0].name = "c";
+  EXPECT_THAT(
+      source_problems(receipt(), more),
+      ElementsAre(HasSubstr("c: found it in the source, but the "
+                            "receipt does not account for it"),
+                  HasSubstr("a.weight: found it in the receipt, but not")));
+}
+
+// Extra state of a native file is dropped, and no tensor of the form that the
+// file is seen in.
+TEST(ReceiptAccounts, WhatIsDroppedNeedNotBeATensor) {
+  auto fewer = source();
+  fewer.pop_back();
+  EXPECT_THAT(source_problems(receipt(), fewer), ElementsAre());
 }
 
 TEST(ReceiptAccounts, TypeAndShapeAreThoseOfTheSource) {

@@ -428,8 +428,11 @@ void Verifier::compare_with(const fs::path& path) {
   }
   compare_copies(source);
   if (receipt_) {
-    for (std::string& text :
-         source_problems(*receipt_, source.reader->tensors())) {
+    // A receipt speaks of the source's own tensors, not of the ranks that they
+    // were seen as.
+    const container::CheckpointReader& own =
+        source.native ? *source.native->source : *source.reader;
+    for (std::string& text : source_problems(*receipt_, own.tensors())) {
       problem(std::move(text));
     }
   }
