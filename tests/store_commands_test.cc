@@ -222,6 +222,8 @@ TEST_F(StoreProgram, UnknownNamesAreRefusedByEveryCommand) {
       {"verify", "nothing"},
       {"verify", model_, "--source", "nothing"},
       {"compare", "nothing", "--text", "models/held.txt"},
+      {"report", "nothing", "-o", scratch_.file("r.html")},
+      {"convert", "nothing", "-o", scratch_.file("c"), "--to", "meta"},
       {"recipes", "check", "int4", "--model", "nothing"},
       {"quantize", "nothing", "--recipe", "int4"},
       {"quantize", "nothing", "--recipe", "int4", "-o", scratch_.file("out")},

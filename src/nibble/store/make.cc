@@ -54,10 +54,14 @@ Wanted plan_of(const MakeRequest& request) {
   return wanted;
 }
 
-// Whether the journal there belongs to a plan.
+// Whether the journal there belongs to a plan, or to none yet: a run that was
+// killed before it had written its first line is anybody's to go on with.
 bool has_work_of(const fs::path& directory, const std::string& plan) {
+  if (!fs::exists(directory / quant::kJournalName)) {
+    return false;
+  }
   const std::optional<quant::JobKey> key = quant::Journal::key_in(directory);
-  return key && key->plan == plan;
+  return !key || key->plan == plan;
 }
 
 // Whether a run may write there: nothing stands in its way, or what stands

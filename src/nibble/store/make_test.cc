@@ -188,6 +188,12 @@ TEST_F(MakeTest, InterruptedWorkOfAnotherRecipeStandsInNobodysWay) {
   EXPECT_GT(make(recipe_text(64)).resumed_parts, 0U);
 }
 
+TEST_F(MakeTest, KilledBeforeTheFirstLineIsNobodysWork) {
+  temporary_.add("store/quantized/tiny-mine.partial/nibble.journal", "");
+  EXPECT_EQ(make().name, "tiny-mine");
+  EXPECT_FALSE(fs::exists(store_.version("tiny-mine.partial")));
+}
+
 TEST_F(MakeTest, KilledBeforeTheJournalWentIsFinishedByTheNextCall) {
   expect_error(ErrorCode::kIo, "the disk is full", [&] {
     static_cast<void>(make(recipe_text(32), failing_at("remove journal")));
