@@ -21,6 +21,8 @@
 #include "nibble/cli/model_loader.h"
 #include "nibble/load/model_running.h"
 #include "nibble/load/native_form.h"
+#include "nibble/load/tiny_checkpoint.h"
+#include "nibble/quant/core/registry.h"
 #include "nibble/quant/pipeline/native_recipe.h"
 #include "nibble/quant/pipeline/quantize.h"
 #include "nibble/quant/pipeline/receipt.h"
@@ -134,6 +136,10 @@ struct Golden {
   const char* expected;
   const char* scheme;
 };
+
+void PrintTo(const Golden& golden, std::ostream* out) {
+  *out << golden.model << " " << golden.expected;
+}
 
 class MetaGolden : public testing::TestWithParam<Golden> {};
 
@@ -359,6 +365,10 @@ struct GptFastCase {
   const char* scheme;
 };
 
+void PrintTo(const GptFastCase& file, std::ostream* out) {
+  *out << file.file;
+}
+
 class GptFastGolden : public testing::TestWithParam<GptFastCase> {};
 
 TEST_P(GptFastGolden, IsWrittenBitForBitInReferenceNumerics) {
@@ -412,6 +422,75 @@ TEST(GptFastQuantize, WritesEveryOrderOfCodes) {
               0)
         << order;
   }
+}
+
+// gpt-fast pads such inputs with zeros to a multiple of 1024 before it groups
+// them.
+TEST(GptFastQuantize, PadsInputsThatAGroupDoesNotDivide) {
+  const TemporaryDirectory here;
+  nlohmann::json config = load::tiny_llama();
+  config.update({{"hidden_size", 96},
+                 {"intermediate_size", 160},
+                 {"head_dim", 24},
+                 {"vocab_size", 48}});
+  load::TinyCheckpoint(config).write(here.path() / "source");
+  const fs::path source = here.path() / "source";
+  const fs::path output = write(source,
+                                gpt_fast("int4-g64"),
+                                here.path() / "out",
+                                quant::Numerics::kReference);
+  EXPECT_EQ(problems_of(output, source), std::vector<std::string>());
+
+  const std::string module = "model.layers.0.mlp.gate_proj";
+  const load::CheckpointDirectory dense = load::open_checkpoint(source);
+  const Tensor weight =
+      dense.reader->load_copy(dense.reader->get(module + ".weight"));
+  Tensor padded = Tensor::zeros(DType::kBF16, {160, 1024});
+  for (std::int64_t r = 0; r < 160; ++r) {
+    const ConstTensorView row = weight.view().rows(r, 1);
+    std::memcpy(padded.view().rows(r, 1).data(), row.data(), row.bytes());
+  }
+  const load::CheckpointDirectory written = load::open_checkpoint(output);
+  const auto opened = quant::open_quantized(*written.config, *written.reader);
+  const quant::Quantized found = opened->unpack(module, 0, 160);
+  const quant::Quantized expected =
+      quant::scheme_for(found.spec)
+          .encode(found.spec,
+                  std::as_const(padded).view(),
+                  {.numerics = quant::Numerics::kReference,
+                   .tensor_min = {},
+                   .tensor_max = {}});
+  const auto equal_rows = [&](const Tensor& a, const Tensor& b) {
+    for (std::int64_t r = 0; r < 160; ++r) {
+      const auto ours = a.view().rows(r, 1).byte_span();
+      const auto theirs = b.view().rows(r, 1).byte_span();
+      if (std::memcmp(ours.data(), theirs.data(), ours.size()) != 0) {
+        return false;
+      }
+    }
+    return true;
+  };
+  EXPECT_TRUE(equal_rows(found.codes, expected.codes));
+  EXPECT_TRUE(equal_rows(found.scales, expected.scales));
+  EXPECT_TRUE(equal_rows(*found.zeros, *expected.zeros));
+}
+
+TEST(GptFastQuantize, OtherLayoutsDoNotPad) {
+  const TemporaryDirectory here;
+  load::TinyCheckpoint(load::tiny_llama()).write(here.path() / "source");
+  quant::QuantizeOptions options;
+  options.output = here.path() / "out";
+  const std::atomic<bool> stop = false;
+  expect_error(ErrorCode::kUnsupported, "multiple of the group of 32", [&] {
+    static_cast<void>(quant::quantize(
+        load::open_checkpoint(here.path() / "source"),
+        quant::load_recipe(R"({"version": 1, "rules": [{"match": "*",
+            "scheme": "int4", "group": 32, "on_indivisible": "pad"}]})"),
+        options,
+        null_progress(),
+        stop));
+  });
+  EXPECT_FALSE(fs::exists(options.output));
 }
 
 TEST(GptFastQuantize, ExactNumbersLoseLess) {

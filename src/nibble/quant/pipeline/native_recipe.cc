@@ -107,7 +107,10 @@ Recipe gpt_fast_recipe(std::string_view scheme, std::int64_t group) {
   }
   return recipe_of(fmt::format("int4-g{}", group),
                    "int4 linears with real zeros, as gpt-fast quantizes",
-                   {{{"match", "*"}, {"scheme", "int4"}, {"group", group}}});
+                   {{{"match", "*"},
+                     {"scheme", "int4"},
+                     {"group", group},
+                     {"on_indivisible", "pad"}}});
 }
 
 }  // namespace

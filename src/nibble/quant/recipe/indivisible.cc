@@ -173,7 +173,8 @@ void apply_indivisible(const Recipe& recipe,
   std::vector<std::vector<std::size_t>> offenders(recipe.rules.size());
   for (std::size_t i = 0; i < linears.size(); ++i) {
     const Decision& decision = decisions[i];
-    if (decision.spec && !divides(*decision.spec, linears[i].columns)) {
+    if (decision.spec && !divides(*decision.spec, linears[i].columns) &&
+        recipe.rules[*decision.rule].on_indivisible != OnIndivisible::kPad) {
       offenders[*decision.rule].push_back(i);
     }
   }

@@ -32,8 +32,8 @@ inline constexpr std::array<std::string_view, 2> kGroupWords = {"channel",
 inline constexpr std::array<std::int64_t, 2> kBlock = {128, 128};
 inline constexpr std::array<std::string_view, 3> kActivations = {
     "none", "dynamic", "static"};
-inline constexpr std::array<std::string_view, 3> kOnIndivisible = {
-    "error", "smaller", "keep"};  // in the order of OnIndivisible
+inline constexpr std::array<std::string_view, 4> kOnIndivisible = {
+    "error", "smaller", "keep", "pad"};  // in the order of OnIndivisible
 
 inline constexpr std::array<std::string_view, 3> kDtypes = {
     "bf16", "f16", "f32"};

@@ -13,7 +13,8 @@
 
 namespace nibble::quant {
 
-enum class OnIndivisible { kError, kSmaller, kKeep };
+// kPad: the layout pads with zero columns, as gpt-fast's does.
+enum class OnIndivisible { kError, kSmaller, kKeep, kPad };
 
 // One rule: what to do with the weights that a pattern fits. See
 // docs/recipes.md and docs/recipe.schema.json.

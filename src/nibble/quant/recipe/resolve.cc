@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/recipe/dead_rules.h"
@@ -46,7 +47,17 @@ Decision decide(const Recipe& recipe,
   return decision;
 }
 
-void check_supported(std::span<const LinearModule> linears,
+// Columns of a linear as its rule has them: padded to whole groups where the
+// layout is to do that.
+std::int64_t columns_by(const Rule& rule, const LinearModule& linear) {
+  return rule.on_indivisible == OnIndivisible::kPad &&
+                 rule.spec->weight.grain == Grain::kGroup
+             ? round_up(linear.columns, rule.spec->weight.group)
+             : linear.columns;
+}
+
+void check_supported(const Recipe& recipe,
+                     std::span<const LinearModule> linears,
                      std::span<const Decision> decisions) {
   for (std::size_t i = 0; i < linears.size(); ++i) {
     if (!decisions[i].spec) {
@@ -75,7 +86,9 @@ void check_supported(std::span<const LinearModule> linears,
         fmt::format("rules[{}]: {}", *decisions[i].rule, linears[i].module),
         [&] {
           scheme_for(spec.weight)
-              .check(spec, linears[i].rows, linears[i].columns);
+              .check(spec,
+                     linears[i].rows,
+                     columns_by(recipe.rules[*decisions[i].rule], linears[i]));
         });
   }
 }
@@ -98,7 +111,7 @@ std::vector<Decision> resolve(const Recipe& recipe,
   const auto siblings = sibling_sets(family, linears);
   apply_indivisible(recipe, linears, siblings, decisions);
   check_siblings(siblings, linears, decisions);
-  check_supported(linears, decisions);
+  check_supported(recipe, linears, decisions);
   const bool any = std::any_of(
       decisions.begin(), decisions.end(), [](const Decision& decision) {
         return decision.spec.has_value();
