@@ -208,6 +208,32 @@ TEST_F(StoreProgram, EveryCommandTakesANameOfTheStore) {
   ran({"compare", name, "--text", "models/held.txt", "--limit", "1"});
 }
 
+TEST_F(StoreProgram, ComparesVersionsOfTheStoreAndKeepsWhatItFound) {
+  const std::vector<std::string> compare = {"compare",
+                                            model_,
+                                            "int8",
+                                            "--text",
+                                            "models/held.txt",
+                                            "--limit",
+                                            "1",
+                                            "--window",
+                                            "64"};
+  const Json made = json_of(compare).at("rows").at(1);
+  EXPECT_EQ(made.at("path"), version("fable-dense-int8").string());
+  EXPECT_GT(made.at("seconds").get<double>(), 0);
+  const Json found = json_of(compare).at("rows").at(1);
+  EXPECT_EQ(found.at("path"), made.at("path"));
+  EXPECT_FALSE(found.contains("seconds"));
+  for (const Json& model : json_of({"list"}).at("models")) {
+    if (model.at("name") == "fable-dense-int8") {
+      EXPECT_EQ(model.at("kl"), found.at("kl_mean"));
+      EXPECT_EQ(model.at("perplexity"), found.at("perplexity"));
+      return;
+    }
+  }
+  ADD_FAILURE() << "the version is not listed";
+}
+
 TEST_F(StoreProgram, UnknownNamesAreRefusedByEveryCommand) {
   write_content(scratch_.file("m.json"), R"([{"role":"user","content":"x"}])");
   const std::vector<std::vector<std::string>> commands = {
