@@ -224,7 +224,8 @@ TEST_F(StoreProgram, ComparesVersionsOfTheStoreAndKeepsWhatItFound) {
   const Json found = json_of(compare).at("rows").at(1);
   EXPECT_EQ(found.at("path"), made.at("path"));
   EXPECT_FALSE(found.contains("seconds"));
-  for (const Json& model : json_of({"list"}).at("models")) {
+  const Json listed = json_of({"list"});
+  for (const Json& model : listed.at("models")) {
     if (model.at("name") == "fable-dense-int8") {
       EXPECT_EQ(model.at("kl"), found.at("kl_mean"));
       EXPECT_EQ(model.at("perplexity"), found.at("perplexity"));
