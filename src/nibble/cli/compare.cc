@@ -3,8 +3,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <unistd.h>
 #include <vector>
 
 #include <fmt/core.h>

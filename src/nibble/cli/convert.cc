@@ -61,8 +61,7 @@ int convert(const Options& options, const Session& session) {
   job.memory_bytes = session.memory_bytes;
   job.overwrite = options.overwrite;
   const quant::Conversion conversion = conversion_of(options);
-  set_interrupt_hint(
-      "the same command goes on from here; NAME.partial may be deleted");
+  set_interrupt_hint(kGoOnHint);
   const InterruptScope scope;
   Progress progress(session);
   const quant::ConvertReport report = quant::convert(

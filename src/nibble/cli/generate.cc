@@ -44,12 +44,8 @@ std::vector<std::int32_t> prompt_ids(const Options& options,
 
 // Whether ids go in and out and no text is wanted.
 bool is_textless(const Options& options) {
-  if (!options.ids || !options.generate.stop.empty()) {
-    return false;
-  }
-  const std::filesystem::path directory = model_directory(options.model);
-  return !std::filesystem::exists(directory / "tokenizer.json") &&
-         !std::filesystem::exists(directory / "tokenizer.model");
+  return options.ids && options.generate.stop.empty() &&
+         !text::has_tokenizer(model_directory(options.model));
 }
 
 int generate(Options& options, const Session& session) {

@@ -25,9 +25,14 @@ class InterruptScope {
   [[nodiscard]] const std::atomic<bool>& flag() const;
 };
 
-// What the program says when it ends at once. Must be a string literal; nullptr:
-// nothing at all, in one of several processes of which another one speaks.
+// What the program says when it ends at once. Must be a string literal;
+// nullptr: nothing at all, in one of several processes of which another one
+// speaks.
 void set_interrupt_hint(const char* hint);
+
+// The hint of commands that leave a partial result behind.
+inline constexpr const char* kGoOnHint =
+    "the same command goes on from here; nibble clean removes what is there";
 
 // From here on Ctrl-C does nothing: the program is about to end by itself.
 void ignore_interrupts();

@@ -81,8 +81,7 @@ void resolve_to_run(std::string& model,
     resolve(model);
     return;
   }
-  set_interrupt_hint(
-      "the same command goes on from here; nibble clean removes what is there");
+  set_interrupt_hint(kGoOnHint);
   const InterruptScope scope;
   const store::MadeVersion version =
       store_version(model, options.quantize, session, scope.flag());

@@ -223,15 +223,15 @@ quant::QuantizeOptions job_of(const Options& options, const Session& session) {
 int quantize_into_store(const Options& options,
                         const Session& session,
                         const std::atomic<bool>& stop) {
-  if (!options.engines.empty()) {
-    // A version that is there already was perhaps made without asking them.
+  const store::MadeVersion version = store_version(
+      options.source, options.recipe, session, stop, job_of(options, session));
+  if (!version.made && !options.engines.empty()) {
+    // It was perhaps made without asking them.
     const load::CheckpointDirectory source =
         load::open_checkpoint(store::resolve_model(options.source));
     static_cast<void>(quant::make_plan(
         source, quant::load_recipe(options.recipe), job_of(options, session)));
   }
-  const store::MadeVersion version = store_version(
-      options.source, options.recipe, session, stop, job_of(options, session));
   const quant::QuantizeReport report = report_of(version);
   if (options.json) {
     nlohmann::json document = to_json(report);
@@ -313,8 +313,7 @@ int quantize(const Options& options, const Session& session) {
   if (options.dry_run) {
     return print_plan(options, session);
   }
-  set_interrupt_hint(
-      "the same command goes on from here; nibble clean removes what is there");
+  set_interrupt_hint(kGoOnHint);
   const InterruptScope scope;
   return run_in_ranks(session, scope.flag(), [&](Ranks& ranks) {
     return options.output.empty() && ranks.count() == 1

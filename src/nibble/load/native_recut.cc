@@ -33,7 +33,7 @@ enum class Cut {
 struct Rule {
   Cut cut = Cut::kWhole;
   // Lines of a rank's sections; empty: all lines are one.
-  std::vector<std::int64_t> sections;
+  std::vector<std::int64_t> sections = {};
   std::int64_t experts = 1;
   // Scales of cut inputs: lines are groups, of which a rank may hold less than
   // one.

@@ -185,11 +185,6 @@ int layer_of(string_view name) {
   return -1;
 }
 
-string_view last_part(string_view name) {
-  const std::size_t dot = name.rfind('.');
-  return dot == string_view::npos ? name : name.substr(dot + 1);
-}
-
 // Roles by habits of naming, for families without a table of names.
 Role habitual_role(string_view module) {
   static constexpr std::array<string_view, 10> kEmbeddings{
@@ -293,6 +288,10 @@ void place_stack(const StackRule& rule,
 }
 
 }  // namespace
+
+string_view last_part(string_view module) {
+  return module.substr(module.rfind('.') + 1);
+}
 
 string_view role_name(Role role) {
   switch (role) {

@@ -30,6 +30,9 @@ enum class Role {
 
 [[nodiscard]] std::string_view role_name(Role role);
 
+// What stands behind the last dot of a module's name; the whole name if none.
+[[nodiscard]] std::string_view last_part(std::string_view module);
+
 // One matrix inside a stacked expert tensor (experts, in, n * out): columns
 // [first_column, first_column + columns) of slice e, transposed, are the
 // (out, in) weight of module "<stack>.<e>.<projection>".

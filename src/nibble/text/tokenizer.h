@@ -111,6 +111,9 @@ class Tokenizer {
   std::int32_t vocabulary_ = 0;
 };
 
+// Whether a model directory has a tokenizer that load_tokenizer would read.
+[[nodiscard]] bool has_tokenizer(const std::filesystem::path& directory);
+
 // The tokenizer of a model directory: tokenizer.json, else tokenizer.model of
 // either kind. kNotFound when there is none; otherwise as parse_tokenizer,
 // load_sentencepiece or parse_rank_file.

@@ -375,9 +375,17 @@ Tokenizer parse_tokenizer(std::string_view json) {
   return read_tokenizer(JsonNode(document, ""));
 }
 
+constexpr const char* kJsonName = "tokenizer.json";
+constexpr const char* kModelName = "tokenizer.model";
+
+bool has_tokenizer(const std::filesystem::path& directory) {
+  return std::filesystem::exists(directory / kJsonName) ||
+         std::filesystem::exists(directory / kModelName);
+}
+
 Tokenizer load_tokenizer(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "tokenizer.json";
-  const std::filesystem::path model = directory / "tokenizer.model";
+  const std::filesystem::path path = directory / kJsonName;
+  const std::filesystem::path model = directory / kModelName;
   if (!std::filesystem::exists(path) && std::filesystem::exists(model)) {
     return with_context(model.string(), [&] { return load_model_file(model); });
   }

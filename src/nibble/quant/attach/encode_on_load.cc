@@ -9,14 +9,12 @@
 #include "nibble/base/error.h"
 #include "nibble/model/config.h"
 #include "nibble/model/family.h"
+#include "nibble/quant/core/mixed_spec.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
 namespace {
-
-// Largest magnitude of an activation that Meta's code takes into account.
-constexpr float kInputBound = 1200;
 
 void refuse_non_finite(const std::string& module, ConstTensorView weight) {
   std::vector<float> row(static_cast<std::size_t>(weight.dim(1)));
@@ -32,45 +30,6 @@ void refuse_non_finite(const std::string& module, ConstTensorView weight) {
                    r);
     }
   }
-}
-
-LayerSpec int4_spec(std::int64_t rank_inputs, const std::string& module) {
-  LayerSpec spec;
-  spec.weight.scheme = "int4";
-  spec.weight.bits = 4;
-  spec.weight.grain = Grain::kGroup;
-  spec.weight.scale_dtype = DType::kF32;
-  for (const std::int64_t group : {32, 64, 128}) {
-    if (rank_inputs % group == 0) {
-      spec.weight.group = group;
-    }
-  }
-  NIBBLE_CHECK(
-      spec.weight.group != 0,
-      kUnsupported,
-      "module {}: found {} inputs in a rank, expected a multiple of 32",
-      printable(module),
-      rank_inputs);
-  return spec;
-}
-
-LayerSpec fp8_spec(std::int64_t inputs, std::int64_t rank_inputs) {
-  LayerSpec spec;
-  spec.weight.scheme = "fp8";
-  spec.weight.floating = true;
-  spec.weight.scale_dtype = DType::kF32;
-  NumberSpec input = spec.weight;
-  input.grain = Grain::kToken;
-  input.upper_bound = kInputBound;
-  if (rank_inputs != inputs) {
-    spec.weight.grain = Grain::kBlock;
-    spec.weight.block_rows = 1;
-    spec.weight.block_columns = rank_inputs;
-    input.grain = Grain::kGroup;
-    input.group = rank_inputs;
-  }
-  spec.input = input;
-  return spec;
 }
 
 }  // namespace
@@ -153,8 +112,12 @@ ChooseSpec choose_mixed(std::string_view scheme,
             : config.layers[static_cast<std::size_t>(place.layer)].intermediate;
     const std::int64_t inputs = down ? width : config.hidden;
     const std::int64_t rank_inputs = down ? inputs / ranks : inputs;
-    return int4 ? int4_spec(rank_inputs, module)
-                : fp8_spec(inputs, rank_inputs);
+    if (!int4) {
+      return fp8_mixed_spec(inputs, rank_inputs);
+    }
+    return with_context(printable(module), [&] {
+      return int4_mixed_spec(int4_mixed_group(rank_inputs));
+    });
   };
 }
 

@@ -15,10 +15,6 @@
 namespace nibble::quant {
 namespace {
 
-std::string_view last_part(std::string_view name) {
-  return name.substr(name.rfind('.') + 1);
-}
-
 // The dot-separated parts of a name or glob.
 std::vector<std::string_view> parts_of(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -139,8 +135,8 @@ void check_patterns(std::size_t rule,
 
 bool reaches(const Pattern& pattern, const LinearModule& linear) {
   const std::string_view text = pattern.text();
-  const bool named =
-      !text.starts_with("re:") && last_part(text) == last_part(linear.module);
+  const bool named = !text.starts_with("re:") &&
+                     model::last_part(text) == model::last_part(linear.module);
   return (named || linear.role != model::Role::kEmbedding) &&
          pattern.fits(linear.module);
 }

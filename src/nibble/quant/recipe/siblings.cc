@@ -18,10 +18,6 @@ std::string_view parent_of(std::string_view module) {
                                        : module.substr(0, dot);
 }
 
-std::string_view last_part(std::string_view module) {
-  return module.substr(module.rfind('.') + 1);
-}
-
 bool is_number(std::string_view part) {
   return !part.empty() &&
          part.find_first_not_of("0123456789") == std::string_view::npos;
@@ -31,7 +27,7 @@ bool is_number(std::string_view part) {
 // number.
 std::string_view experts_of(std::string_view module) {
   std::string_view parent = parent_of(module);
-  while (!parent.empty() && !is_number(last_part(parent))) {
+  while (!parent.empty() && !is_number(model::last_part(parent))) {
     parent = parent_of(parent);
   }
   return parent_of(parent);
@@ -59,10 +55,10 @@ std::string match_list(const SiblingSet& set,
   std::vector<std::string> patterns;
   for (const std::size_t member : set.members) {
     const std::string_view module = linears[member].module;
-    std::string pattern =
-        fmt::format("\"*.{}.{}\"", last_part(set.parent), last_part(module));
+    std::string pattern = fmt::format(
+        "\"*.{}.{}\"", model::last_part(set.parent), model::last_part(module));
     if (linears[member].role == model::Role::kExpert) {
-      pattern = fmt::format("\"*.{}.*\"", last_part(set.parent));
+      pattern = fmt::format("\"*.{}.*\"", model::last_part(set.parent));
     }
     if (std::find(patterns.begin(), patterns.end(), pattern) ==
         patterns.end()) {
@@ -85,7 +81,7 @@ std::vector<SiblingSet> sibling_sets(const model::Family& family,
     if (linear.role == model::Role::kExpert) {
       parent = experts_of(linear.module);
     } else {
-      const auto fused = fused_set_of(family, last_part(linear.module));
+      const auto fused = fused_set_of(family, model::last_part(linear.module));
       if (!fused) {
         continue;
       }

@@ -10,6 +10,7 @@
 
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
+#include "nibble/model/family.h"
 #include "nibble/quant/formats/compressed_tensors/bits.h"
 
 namespace nibble::quant::compressed_tensors {
@@ -264,10 +265,6 @@ Module read_module(std::string_view name,
   return module;
 }
 
-std::string_view last_part(std::string_view module) {
-  return module.substr(module.rfind('.') + 1);
-}
-
 // A dense matrix that the declaration calls quantized. A class reaches it only
 // where modules of the same kind are quantized: an embedding is no Linear, but
 // its tensor does not tell.
@@ -279,7 +276,7 @@ void check_dense(std::string_view name,
   }
   const auto hit = targets.find(name);
   if (!hit || !hit->group->spec ||
-      (hit->by_class && !quantized_kinds.contains(last_part(name)))) {
+      (hit->by_class && !quantized_kinds.contains(model::last_part(name)))) {
     return;
   }
   fail_with_hint(
@@ -327,7 +324,7 @@ Modules find_modules(const Declaration& declaration,
     if (is_quantized(tensors)) {
       const Group& group = group_of_quantized(name, targets);
       modules.emplace(name, read_module(name, tensors, group, reader));
-      quantized_kinds.insert(last_part(name));
+      quantized_kinds.insert(model::last_part(name));
     }
   }
   for (const auto& [name, tensors] : by_module) {

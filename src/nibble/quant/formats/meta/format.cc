@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
+#include "nibble/quant/core/mixed_spec.h"
 #include "nibble/quant/formats/meta/checkpoint.h"
 #include "nibble/quant/formats/meta/layers.h"
 #include "nibble/quant/formats/meta/nibbles.h"
@@ -30,21 +31,6 @@ std::string scales_of(const ShardModule& shard, const LayerSpec& spec) {
                      shard.rank,
                      meta::scale_key(shard.native, shard.rank, packing),
                      shard.part);
-}
-
-// Inputs that share an INT4 scale: 128, or fewer when a rank has no multiple
-// of 128 of them.
-std::int64_t group_for(std::int64_t inputs) {
-  for (const std::int64_t group : {128, 64, 32}) {
-    if (inputs % group == 0) {
-      return group;
-    }
-  }
-  fail_with_hint(ErrorCode::kUnsupported,
-                 "give a smaller number of --shards",
-                 "int4: found {} inputs of an expert in a rank, expected a "
-                 "multiple of 32",
-                 inputs);
 }
 
 // Writes rank by rank: a module is a packed tensor of one rank
@@ -71,8 +57,8 @@ class MetaFormat final : public Format {
                                   DType /*source*/) const override {
     spec.weight.scale_dtype = DType::kF32;
     if (is_int4(spec)) {
-      spec.weight.group =
-          with_context(printable(module), [&] { return group_for(columns); });
+      spec.weight.group = with_context(
+          printable(module), [&] { return int4_mixed_group(columns); });
     }
     return spec;
   }

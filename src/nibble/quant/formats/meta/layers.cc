@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nibble/base/error.h"
+#include "nibble/quant/core/mixed_spec.h"
 #include "nibble/quant/formats/meta/shard_module.h"
 
 namespace nibble::quant::meta {
@@ -13,9 +14,6 @@ namespace {
 
 using container::CheckpointReader;
 using container::TensorInfo;
-
-// Largest magnitude of an activation that Meta's code takes into account.
-constexpr float kInputBound = 1200;
 
 struct KnownName {
   std::string_view native;      // inside layers.N.
@@ -267,13 +265,11 @@ class Finder {
   }
 
   void add_stored(const PackedTensor& tensor) {
-    LayerSpec spec;
-    spec.weight = number_spec(tensor);
-    if (tensor.packing == Packing::kFp8 && tensor.groups > 1) {
-      spec.weight.grain = Grain::kBlock;
-      spec.weight.block_rows = 1;
-      spec.weight.block_columns = tensor.rank_columns / tensor.groups;
-    }
+    const std::int64_t span = tensor.rank_columns / tensor.groups;
+    LayerSpec spec = tensor.packing == Packing::kInt4
+                         ? int4_mixed_spec(span)
+                         : fp8_mixed_spec(tensor.rank_columns, span);
+    spec.input.reset();  // of no product, only of what a file holds
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       for (std::int64_t e = 0; e < tensor.experts; ++e) {
         layers_.stored.emplace(
@@ -286,43 +282,11 @@ class Finder {
     }
   }
 
-  // Of int4 in full, of fp8 all but the grain.
-  static NumberSpec number_spec(const PackedTensor& tensor) {
-    NumberSpec spec;
-    spec.scale_dtype = DType::kF32;
-    if (tensor.packing == Packing::kInt4) {
-      spec.scheme = "int4";
-      spec.bits = 4;
-      spec.grain = Grain::kGroup;
-      spec.group = tensor.rank_columns / tensor.groups;
-    } else {
-      spec.scheme = "fp8";
-      spec.floating = true;
-    }
-    return spec;
-  }
-
-  [[nodiscard]] LayerSpec spec_of(const PackedTensor& tensor) const {
-    LayerSpec spec;
-    spec.weight = number_spec(tensor);
-    if (tensor.packing == Packing::kInt4) {
-      return spec;
-    }
-    NumberSpec input = spec.weight;
-    input.grain = Grain::kToken;
-    input.upper_bound = kInputBound;
+  [[nodiscard]] static LayerSpec spec_of(const PackedTensor& tensor) {
     const std::int64_t span = tensor.rank_columns / tensor.groups;
-    if (span != tensor.columns) {
-      // Every rank has a scale of its own for its part of a row, and codes its
-      // part of the activations by itself: blocks keep both exact.
-      spec.weight.grain = Grain::kBlock;
-      spec.weight.block_rows = 1;
-      spec.weight.block_columns = span;
-      input.grain = Grain::kGroup;
-      input.group = span;
-    }
-    spec.input = input;
-    return spec;
+    return tensor.packing == Packing::kInt4
+               ? int4_mixed_spec(span)
+               : fp8_mixed_spec(tensor.columns, span);
   }
 
   const model::ModelConfig& config_;
