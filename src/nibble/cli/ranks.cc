@@ -14,18 +14,20 @@
 namespace nibble::cli {
 namespace {
 
+void tell(const std::string& what, const std::string& hint) {
+  print_error("nibble: " + what);
+  if (!hint.empty()) {
+    print_error("hint: " + hint);
+  }
+}
+
 // What only this process knows to be over. Prints the cause, unless that is a
 // signal which all got, and ends the others.
 void end_all(Ranks& ranks, const Error& error) {
-  ignore_interrupts();  // mpirun sends one to each process that still runs
   if (error.code() != ErrorCode::kInterrupted) {
-    print_error(fmt::format("nibble: rank {}: {}", ranks.rank(), error.what()));
+    tell(fmt::format("rank {}: {}", ranks.rank(), error.what()), error.hint());
   } else if (ranks.rank() == 0) {
-    print_error(std::string("nibble: ") + error.what());
-  }
-  if (!error.hint().empty() &&
-      (error.code() != ErrorCode::kInterrupted || ranks.rank() == 0)) {
-    print_error("hint: " + error.hint());
+    tell(error.what(), error.hint());
   }
   ranks.abort(exit_code(error.code()));
 }
@@ -45,11 +47,18 @@ int run_in_ranks(const Session& session,
   try {
     return work(*ranks);
   } catch (const Error& error) {
-    if (ranks->count() > 1 && !ranks->failed_together()) {
+    if (ranks->count() == 1) {
+      throw;
+    }
+    // The job is over: mpirun sends signals to the processes that still run
+    // when the first has ended. So the cause is told here, while all others
+    // wait for this one in the end of MPI.
+    ignore_interrupts();
+    if (!ranks->failed_together()) {
       end_all(*ranks, error);
     }
     if (ranks->rank() == 0) {
-      throw;
+      tell(error.what(), error.hint());
     }
     return exit_code(error.code());
   }
