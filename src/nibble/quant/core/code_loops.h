@@ -17,8 +17,23 @@ namespace {
 template <typename V>
 class Division {
  public:
-  explicit Division(float scale)
-      : scale_(V::set(scale)), reciprocal_(V::set(1.0F / scale)) {}
+  // The divisors of up to V::kLanes runs.
+  class Scales {
+   public:
+    Scales(const float* scales, std::size_t count) {
+      const auto scale = V::load_f32_or_one(scales, count);
+      V::store_f32(scale_, scale);
+      V::store_f32(reciprocal_, V::div(V::set(1.0F), scale));
+    }
+
+    [[nodiscard]] NIBBLE_INLINE Division at(std::size_t run) const {
+      return {V::set(scale_[run]), V::set(reciprocal_[run])};
+    }
+
+   private:
+    float scale_[V::kLanes];
+    float reciprocal_[V::kLanes];
+  };
 
   NIBBLE_INLINE typename V::Float operator()(typename V::Float x) const {
     const auto near = V::mul(x, reciprocal_);
@@ -26,6 +41,9 @@ class Division {
   }
 
  private:
+  NIBBLE_INLINE Division(typename V::Float scale, typename V::Float reciprocal)
+      : scale_(scale), reciprocal_(reciprocal) {}
+
   typename V::Float scale_;
   typename V::Float reciprocal_;
 };
@@ -37,26 +55,60 @@ class Division {
 template <typename V>
 class ShortDivision {
  public:
-  explicit ShortDivision(float scale) {
-    const float reciprocal = 1.0F / scale;
-    std::uint32_t bits = 0;
-    __builtin_memcpy(&bits, &reciprocal, sizeof bits);
-    bits &= 0xFFFFFF00U;
-    float high = 0;
-    __builtin_memcpy(&high, &bits, sizeof high);
-    // Both operations inside are exact: 24 bits suffice.
-    const float low = (1.0F - scale * high) * reciprocal;
-    high_ = V::set(high);
-    low_ = V::set(low);
-  }
+  class Scales {
+   public:
+    Scales(const float* scales, std::size_t count) {
+      const auto scale = V::load_f32_or_one(scales, count);
+      const auto reciprocal = V::div(V::set(1.0F), scale);
+      const auto high =
+          V::floats(V::bit_and(V::bits(reciprocal), V::set(~0xFF)));
+      V::store_f32(high_, high);
+      // The difference is exact: 24 bits suffice.
+      V::store_f32(low_,
+                   V::mul(V::fnma(scale, high, V::set(1.0F)), reciprocal));
+    }
+
+    [[nodiscard]] NIBBLE_INLINE ShortDivision at(std::size_t run) const {
+      return {V::set(high_[run]), V::set(low_[run])};
+    }
+
+   private:
+    float high_[V::kLanes];
+    float low_[V::kLanes];
+  };
 
   NIBBLE_INLINE typename V::Float operator()(typename V::Float x) const {
     return V::fma(x, low_, V::mul(x, high_));
   }
 
  private:
+  NIBBLE_INLINE ShortDivision(typename V::Float high, typename V::Float low)
+      : high_(high), low_(low) {}
+
   typename V::Float high_;
   typename V::Float low_;
+};
+
+// For coders that need no correctly rounded quotient.
+template <typename V>
+class Reciprocal {
+ public:
+  class Scales {
+   public:
+    Scales(const float* scales, std::size_t count) {
+      V::store_f32(reciprocal_,
+                   V::div(V::set(1.0F), V::load_f32_or_one(scales, count)));
+    }
+
+    [[nodiscard]] NIBBLE_INLINE Reciprocal at(std::size_t run) const {
+      return {V::set(reciprocal_[run])};
+    }
+
+   private:
+    float reciprocal_[V::kLanes];
+  };
+
+  typename V::Float value;
 };
 
 // Types of weights on vectors V: loading a block or the first elements of one,
@@ -99,7 +151,7 @@ struct TypeF16 {
   static typename V::Int order(typename V::Int x) { return V::order_parts(x); }
 };
 
-// DivideBy is ShortDivision when scales are BF16 too.
+// DivideBy is ShortDivision, or Reciprocal, when scales are BF16 too.
 template <typename V, typename DivideBy>
 struct TypeBF16 {
   using Stored = std::uint16_t;
@@ -135,40 +187,103 @@ NIBBLE_INLINE void fetch(const void* address,
   }
 }
 
-// Makes a Coder(job, run) for each run; its block(weights) gives the packed
-// codes of a block.
+// Codes of the last elements of a run, fewer than a block; coder.block(weights)
+// gives those of a block, in order.
+template <typename V, typename Type, typename Coder>
+NIBBLE_INLINE void fill_rest(const Coder& coder,
+                             const typename Type::Stored* weight,
+                             std::size_t count,
+                             std::uint8_t* codes) {
+  V::store_part(codes, coder.block(Type::load_part(weight, count)), count);
+}
+
+// Codes of one run.
+template <typename V, typename Type, typename Coder>
+NIBBLE_INLINE void fill_run(const Coder& coder,
+                            const typename Type::Stored* weight,
+                            std::size_t length,
+                            std::size_t fetch_ahead,
+                            std::uint8_t* codes) {
+  std::size_t i = 0;
+  for (; i + V::kBlock <= length; i += V::kBlock) {
+    fetch(weight + i, fetch_ahead, V::kBlock * sizeof(*weight));
+    V::store(codes + i, coder.block(Type::load(weight + i)));
+  }
+  if (i < length) {
+    fill_rest<V, Type>(coder, weight + i, length - i, codes + i);
+  }
+}
+
+// Calls body(run, its divisor, its weights, its codes) for each run.
+template <typename V, typename Type, typename Body>
+NIBBLE_INLINE void for_each_run(const CodeRuns& job, const Body& body) {
+  using Divide = typename Type::Divide;
+  const auto* weight = static_cast<const typename Type::Stored*>(job.weight);
+  std::uint8_t* codes = job.codes;
+  for (std::size_t first = 0; first < job.runs; first += V::kLanes) {
+    const std::size_t left = job.runs - first;
+    const std::size_t count = left < V::kLanes ? left : V::kLanes;
+    const typename Divide::Scales scales(job.scales + first, count);
+    for (std::size_t run = 0; run < count; ++run) {
+      body(first + run, scales.at(run), weight, codes);
+      weight += job.length;
+      codes += job.length;
+    }
+  }
+}
+
+// Makes a Coder(job, run, divisor) for each run.
 template <typename V, typename Type, typename Coder>
 void fill_runs(const CodeRuns& arguments) {
   const CodeRuns job = arguments;  // a copy that stores cannot alias
-  const auto* weight = static_cast<const typename Type::Stored*>(job.weight);
-  std::uint8_t* codes = job.codes;
-  for (std::size_t r = 0; r < job.runs; ++r) {
-    const Coder coder(job, r);
-    std::size_t i = 0;
-    for (; i + V::kBlock <= job.length; i += V::kBlock) {
-      fetch(weight + i, job.fetch_ahead, V::kBlock * sizeof(*weight));
-      V::store(codes + i, Type::order(coder.block(Type::load(weight + i))));
+  for_each_run<V, Type>(job,
+                        [&](std::size_t run,
+                            const typename Type::Divide& divide,
+                            const typename Type::Stored* weight,
+                            std::uint8_t* codes) {
+                          fill_run<V, Type>(Coder(job, run, divide),
+                                            weight,
+                                            job.length,
+                                            job.fetch_ahead,
+                                            codes);
+                        });
+}
+
+template <typename V>
+using WideBF16 = TypeBF16<V, Division<V>>;
+template <typename V>
+using ShortBF16 = TypeBF16<V, ShortDivision<V>>;
+
+// Fill<V, Type<V>, kReference>, on narrower vectors where there are such and
+// runs are shorter than a block.
+template <typename V,
+          template <typename, typename, bool>
+          typename Fill,
+          template <typename>
+          typename Type,
+          bool kReference>
+void fill_by_length(const CodeRuns& job) {
+  if constexpr (requires { typename V::Narrow; }) {
+    if (job.length < V::kBlock) {
+      using Narrow = typename V::Narrow;
+      Fill<Narrow, Type<Narrow>, kReference>::run(job);
+      return;
     }
-    if (i < job.length) {
-      const std::size_t rest = job.length - i;
-      V::store_part(codes + i,
-                    Type::order(coder.block(Type::load_part(weight + i, rest))),
-                    rest);
-    }
-    weight += job.length;
-    codes += job.length;
   }
+  Fill<V, Type<V>, kReference>::run(job);
 }
 
 // The kernels of a scheme, whose Fill<V, Type, kReference>::run is a CodeFn.
 template <typename V, template <typename, typename, bool> typename Fill>
 constexpr CodeKernels make_kernels() {
-  using Short = TypeBF16<V, ShortDivision<V>>;
-  using Wide = TypeBF16<V, Division<V>>;
-  return {{Fill<V, TypeF32<V>, false>::run, Fill<V, TypeF32<V>, true>::run},
-          {Fill<V, TypeF16<V>, false>::run, Fill<V, TypeF16<V>, true>::run},
-          {Fill<V, Wide, false>::run, Fill<V, Wide, true>::run},
-          {Fill<V, Short, false>::run, Fill<V, Short, true>::run}};
+  return {{fill_by_length<V, Fill, TypeF32, false>,
+           fill_by_length<V, Fill, TypeF32, true>},
+          {fill_by_length<V, Fill, TypeF16, false>,
+           fill_by_length<V, Fill, TypeF16, true>},
+          {fill_by_length<V, Fill, WideBF16, false>,
+           fill_by_length<V, Fill, WideBF16, true>},
+          {fill_by_length<V, Fill, ShortBF16, false>,
+           fill_by_length<V, Fill, ShortBF16, true>}};
 }
 
 // A ValueFn: Value::of(codes widened to 32 bits with their sign, zero, scale)

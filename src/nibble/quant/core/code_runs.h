@@ -38,7 +38,8 @@ struct CodeKernels {
 // one correction step, which gives the correctly rounded quotient while
 // nothing overflows or underflows: for scales within these bounds. Weights
 // below 2^-100 may come out a unit wrong there, but are then so far below the
-// scale that their code is zero all the same.
+// scale that their code is zero all the same. Scales come from ranges, so that
+// integer kernels take quotients below 512 for granted.
 inline constexpr float kLeastFastScale = 0x1p-60F;
 inline constexpr float kGreatestFastScale = 0x1p60F;
 

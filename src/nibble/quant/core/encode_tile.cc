@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
 #include "nibble/base/checked_math.h"
@@ -38,13 +39,23 @@ struct Tile {
   void store(std::int64_t first,
              std::span<const float> scales,
              const std::int8_t* zeros) {
-    const TensorView all = result.scales.view();
-    const auto offset =
-        static_cast<std::size_t>(first) * dtype_bytes(all.dtype());
-    convert_from_float(scales,
-                       TensorView(all.data() + offset,
-                                  all.dtype(),
-                                  {static_cast<std::int64_t>(scales.size())}));
+    if (result.scales.dtype() == DType::kBF16) {
+      // They are rounded already; this is the quick way to say so.
+      auto* stored = result.scales.view().raw<std::uint16_t>().data() + first;
+      for (const float scale : scales) {
+        *stored++ = static_cast<std::uint16_t>(
+            std::bit_cast<std::uint32_t>(scale) >> 16);
+      }
+    } else {
+      const TensorView all = result.scales.view();
+      const auto offset =
+          static_cast<std::size_t>(first) * dtype_bytes(all.dtype());
+      convert_from_float(
+          scales,
+          TensorView(all.data() + offset,
+                     all.dtype(),
+                     {static_cast<std::int64_t>(scales.size())}));
+    }
     if (result.zeros) {
       std::copy_n(zeros,
                   scales.size(),
@@ -52,15 +63,11 @@ struct Tile {
     }
   }
 
-  void encode(CodeRuns runs) {
+  void encode(CodeRuns runs, bool fast) {
     runs.low = static_cast<int>(rule.low);
     runs.high = static_cast<int>(rule.high);
-    const bool fast =
-        functions.fast != nullptr &&
-        std::all_of(runs.scales, runs.scales + runs.runs, [](float scale) {
-          return scale >= kLeastFastScale && scale <= kGreatestFastScale;
-        });
-    (fast ? functions.fast : functions.portable)(runs);
+    (fast && functions.fast != nullptr ? functions.fast
+                                       : functions.portable)(runs);
   }
 };
 
@@ -85,12 +92,12 @@ void encode_runs(Tile& tile, std::int64_t runs, std::int64_t length) {
                 static_cast<std::size_t>(length),
                 low.data(),
                 high.data());
-    choose_scales(tile.rule,
-                  low.data(),
-                  high.data(),
-                  count,
-                  scales.data(),
-                  zeros_or_null);
+    const bool fast = choose_scales(tile.rule,
+                                    low.data(),
+                                    high.data(),
+                                    count,
+                                    scales.data(),
+                                    zeros_or_null);
     tile.store(first, {scales.data(), count}, zeros_or_null);
     tile.encode({.weight = weights,
                  .runs = count,
@@ -98,7 +105,8 @@ void encode_runs(Tile& tile, std::int64_t runs, std::int64_t length) {
                  .scales = scales.data(),
                  .zeros = zeros_or_null,
                  .codes = tile.codes_at(first * length),
-                 .fetch_ahead = count * run_bytes});
+                 .fetch_ahead = count * run_bytes},
+                fast);
   }
 }
 
@@ -122,34 +130,52 @@ void encode_with_range(Tile& tile, float low, float high) {
                greatest,
                low,
                high);
-  const ScaleAndZero chosen = choose_scale(tile.rule, low, high);
-  tile.store(0, {&chosen.scale, 1}, &chosen.zero);
+  float scale = 0;
+  std::int8_t zero = 0;
+  const bool fast = choose_scales(tile.rule, &low, &high, 1, &scale, &zero);
+  tile.store(0, {&scale, 1}, &zero);
   tile.encode({.weight = tile.weight.data(),
                .runs = 1,
                .length = static_cast<std::size_t>(tile.weight.elements()),
-               .scales = &chosen.scale,
-               .zeros = tile.rule.symmetric ? nullptr : &chosen.zero,
-               .codes = tile.codes_at(0)});
+               .scales = &scale,
+               .zeros = tile.rule.symmetric ? nullptr : &zero,
+               .codes = tile.codes_at(0)},
+              fast);
 }
 
-// Calls body(place, first element, elements) for the parts of a row that lie
-// in one block each; the last block may be cut.
-template <typename Body>
-void for_each_block(std::int64_t row,
-                    std::int64_t columns,
-                    std::int64_t block,
-                    const Body& body) {
-  for (std::int64_t column = 0; column < columns; column += block) {
-    body(static_cast<std::size_t>(column / block),
-         row * columns + column,
-         static_cast<std::size_t>(std::min(block, columns - column)));
+// Adjoining runs of a row, one in each block from the block `first` on.
+struct RowRuns {
+  std::int64_t column = 0;
+  std::size_t first = 0;
+  std::size_t count = 0;
+  std::size_t length = 0;
+};
+
+// Those of the whole blocks, and of one that the last column cuts.
+std::vector<RowRuns> row_runs(std::int64_t columns, std::int64_t block) {
+  std::vector<RowRuns> all;
+  const auto whole = static_cast<std::size_t>(columns / block);
+  if (whole > 0) {
+    all.push_back({0, 0, whole, static_cast<std::size_t>(block)});
   }
+  if (columns % block != 0) {
+    all.push_back({columns / block * block,
+                   whole,
+                   1,
+                   static_cast<std::size_t>(columns % block)});
+  }
+  return all;
 }
 
+// Goes by rows of blocks, all columns at once: parts of rows would be read from
+// memory no faster for being read once.
 void encode_blocks(Tile& tile, std::int64_t rows, std::int64_t columns) {
   const NumberSpec& spec = tile.result.spec;
+  const std::vector<RowRuns> all_runs = row_runs(columns, spec.block_columns);
   const auto blocks =
       static_cast<std::size_t>(divide_up(columns, spec.block_columns));
+  std::vector<float> least(blocks);  // of one row
+  std::vector<float> greatest(blocks);
   std::vector<float> low(blocks);
   std::vector<float> high(blocks);
   std::vector<float> scales(blocks);
@@ -161,40 +187,38 @@ void encode_blocks(Tile& tile, std::int64_t rows, std::int64_t columns) {
     std::fill(low.begin(), low.end(), 0.0F);
     std::fill(high.begin(), high.end(), 0.0F);
     for (std::int64_t row = top; row < bottom; ++row) {
-      for_each_block(
-          row,
-          columns,
-          spec.block_columns,
-          [&](std::size_t block, std::int64_t element, std::size_t count) {
-            float least = 0;
-            float greatest = 0;
-            tile.ranges(tile.weights_at(element), 1, count, &least, &greatest);
-            low[block] = std::min(low[block], least);
-            high[block] = std::max(high[block], greatest);
-          });
+      for (const RowRuns& runs : all_runs) {
+        tile.ranges(tile.weights_at(row * columns + runs.column),
+                    runs.count,
+                    runs.length,
+                    &least[runs.first],
+                    &greatest[runs.first]);
+      }
+      for (std::size_t i = 0; i < blocks; ++i) {
+        low[i] = std::min(low[i], least[i]);
+        high[i] = std::max(high[i], greatest[i]);
+      }
     }
-    choose_scales(tile.rule,
-                  low.data(),
-                  high.data(),
-                  blocks,
-                  scales.data(),
-                  zeros_or_null);
+    const bool fast = choose_scales(tile.rule,
+                                    low.data(),
+                                    high.data(),
+                                    blocks,
+                                    scales.data(),
+                                    zeros_or_null);
     tile.store(top / spec.block_rows * static_cast<std::int64_t>(blocks),
                scales,
                zeros_or_null);
     for (std::int64_t row = top; row < bottom; ++row) {
-      for_each_block(
-          row,
-          columns,
-          spec.block_columns,
-          [&](std::size_t block, std::int64_t element, std::size_t count) {
-            tile.encode({.weight = tile.weights_at(element),
-                         .runs = 1,
-                         .length = count,
-                         .scales = &scales[block],
-                         .zeros = zeros_or_null ? &zeros[block] : nullptr,
-                         .codes = tile.codes_at(element)});
-          });
+      for (const RowRuns& runs : all_runs) {
+        const std::int64_t element = row * columns + runs.column;
+        tile.encode({.weight = tile.weights_at(element),
+                     .runs = runs.count,
+                     .length = runs.length,
+                     .scales = &scales[runs.first],
+                     .zeros = zeros_or_null ? &zeros[runs.first] : nullptr,
+                     .codes = tile.codes_at(element)},
+                    fast);
+      }
     }
   }
 }

@@ -21,8 +21,40 @@ inline unsigned greatest_word(__m128i words) {
          static_cast<unsigned>(_mm_extract_epi16(_mm_minpos_epu16(flipped), 0));
 }
 
-inline unsigned least_word(__m128i words) {
-  return static_cast<unsigned>(_mm_extract_epi16(_mm_minpos_epu16(words), 0));
+// Least and greatest of a run whose floats have the same sign.
+inline void one_sign(const std::uint16_t* run,
+                     std::size_t length,
+                     unsigned& least,
+                     unsigned& greatest) {
+  unsigned low = run[0];
+  unsigned high = run[0];
+  for (std::size_t i = 1; i < length; ++i) {
+    const unsigned word = run[i];
+    low = word < low ? word : low;
+    high = word > high ? word : high;
+  }
+  const bool negative = (run[0] & 0x8000U) != 0;
+  least = negative ? high : low;
+  greatest = negative ? low : high;
+}
+
+// Folds all whole vectors of a run into accumulators, four at a time so that
+// the loop costs little; returns the first element left.
+template <typename W, typename Fold>
+std::size_t fold_run(const std::uint16_t* run,
+                     std::size_t length,
+                     const Fold& fold) {
+  std::size_t i = 0;
+  for (; i + 4 * W::kWords <= length; i += 4 * W::kWords) {
+    fold(W::load(run + i), 0);
+    fold(W::load(run + i + W::kWords), 1);
+    fold(W::load(run + i + 2 * W::kWords), 0);
+    fold(W::load(run + i + 3 * W::kWords), 1);
+  }
+  for (; i + W::kWords <= length; i += W::kWords) {
+    fold(W::load(run + i), 0);
+  }
+  return i;
 }
 
 template <typename W>
@@ -34,31 +66,26 @@ void magnitudes(const void* weight,
   const auto* run = static_cast<const std::uint16_t*>(weight);
   const auto mask = W::set(0x7FFF);
   for (std::size_t r = 0; r < runs; ++r, run += length) {
-    auto greatest = W::set(0);
-    std::size_t i = 0;
-    for (; i + W::kWords <= length; i += W::kWords) {
-      greatest = W::max(greatest, W::bit_and(W::load(run + i), mask));
-    }
-    unsigned result = greatest_word(W::fold_max(greatest));
+    typename W::Words greatest[2] = {W::set(0), W::set(0)};
+    std::size_t i =
+        fold_run<W>(run, length, [&](typename W::Words words, int half) {
+          greatest[half] = W::max(greatest[half], W::bit_and(words, mask));
+        });
+    unsigned result =
+        greatest_word(W::fold_max(W::max(greatest[0], greatest[1])));
     for (; i < length; ++i) {
       const unsigned magnitude = run[i] & 0x7FFFU;
       result = magnitude > result ? magnitude : result;
     }
     high[r] = bf16_value(result);
+  }
+  for (std::size_t r = 0; r < runs; ++r) {
     low[r] = -high[r];
   }
 }
 
-// Words in the order of the floats they stand for: the magnitude bits of
-// negative ones flipped, then the sign, for unsigned comparison.
-inline unsigned ordered_word(unsigned bits) {
-  return bits ^ ((bits & 0x8000U) != 0 ? 0xFFFFU : 0x8000U);
-}
-
-inline unsigned plain_word(unsigned bits) {
-  return bits ^ ((bits & 0x8000U) != 0 ? 0x8000U : 0xFFFFU);
-}
-
+// Compared as unsigned words, negative floats are above all others, in the
+// order of their magnitudes; compared as signed words, below.
 template <typename W>
 void ranges(const void* weight,
             std::size_t runs,
@@ -66,29 +93,31 @@ void ranges(const void* weight,
             float* low,
             float* high) {
   const auto* run = static_cast<const std::uint16_t*>(weight);
-  const auto magnitude = W::set(0x7FFF);
   const auto sign = W::set(0x8000);
   for (std::size_t r = 0; r < runs; ++r, run += length) {
-    unsigned first = ordered_word(run[0]);
-    auto least = W::set(static_cast<int>(first ^ 0x8000U));
-    auto greatest = least;
-    std::size_t i = 0;
-    for (; i + W::kWords <= length; i += W::kWords) {
-      const auto word = W::load(run + i);
-      const auto value =
-          W::bit_xor(word, W::bit_and(W::sign_words(word), magnitude));
-      least = W::min_signed(least, value);
-      greatest = W::max_signed(greatest, value);
-    }
-    unsigned a = least_word(W::fold_min(W::bit_xor(least, sign)));
-    unsigned b = greatest_word(W::fold_max(W::bit_xor(greatest, sign)));
+    // All of the run's own words, so that nothing foreign is an extreme.
+    const auto first = W::set(run[0]);
+    typename W::Words most[2] = {first, first};
+    typename W::Words most_signed[2] = {first, first};
+    std::size_t i =
+        fold_run<W>(run, length, [&](typename W::Words words, int half) {
+          most[half] = W::max(most[half], words);
+          most_signed[half] = W::max_signed(most_signed[half], words);
+        });
+    unsigned a = greatest_word(W::fold_max(W::max(most[0], most[1])));
+    unsigned b =
+        0x8000U ^ greatest_word(W::fold_max(W::bit_xor(
+                      W::max_signed(most_signed[0], most_signed[1]), sign)));
     for (; i < length; ++i) {
-      const unsigned value = ordered_word(run[i]);
-      a = value < a ? value : a;
-      b = value > b ? value : b;
+      const unsigned word = run[i];
+      a = word > a ? word : a;
+      b = (word ^ 0x8000U) > (b ^ 0x8000U) ? word : b;
     }
-    low[r] = bf16_value(plain_word(a));
-    high[r] = bf16_value(plain_word(b));
+    if ((a & 0x8000U) == 0 || (b & 0x8000U) != 0) [[unlikely]] {
+      one_sign(run, length, a, b);
+    }
+    low[r] = bf16_value(a);
+    high[r] = bf16_value(b);
   }
 }
 

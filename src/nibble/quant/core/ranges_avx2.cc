@@ -5,7 +5,8 @@
 namespace nibble::quant {
 namespace {
 
-struct Words {
+struct Vector {
+  using Words = __m256i;
   static constexpr std::size_t kWords = 16;
 
   static __m256i load(const std::uint16_t* from) {
@@ -24,27 +25,15 @@ struct Words {
     return _mm256_xor_si256(a, b);
   }
 
-  // All ones where the word is negative.
-  static __m256i sign_words(__m256i a) { return _mm256_srai_epi16(a, 15); }
-
   static __m256i max(__m256i a, __m256i b) { return _mm256_max_epu16(a, b); }
 
   static __m256i max_signed(__m256i a, __m256i b) {
     return _mm256_max_epi16(a, b);
   }
 
-  static __m256i min_signed(__m256i a, __m256i b) {
-    return _mm256_min_epi16(a, b);
-  }
-
-  // Unsigned extremes of the halves.
+  // Unsigned maxima of the halves.
   static __m128i fold_max(__m256i a) {
     return _mm_max_epu16(_mm256_castsi256_si128(a),
-                         _mm256_extracti128_si256(a, 1));
-  }
-
-  static __m128i fold_min(__m256i a) {
-    return _mm_min_epu16(_mm256_castsi256_si128(a),
                          _mm256_extracti128_si256(a, 1));
   }
 };
@@ -56,7 +45,7 @@ void bf16_ranges_avx2(const void* weight,
                       std::size_t length,
                       float* low,
                       float* high) {
-  ranges<Words>(weight, runs, length, low, high);
+  ranges<Vector>(weight, runs, length, low, high);
 }
 
 void bf16_magnitudes_avx2(const void* weight,
@@ -64,7 +53,7 @@ void bf16_magnitudes_avx2(const void* weight,
                           std::size_t length,
                           float* low,
                           float* high) {
-  magnitudes<Words>(weight, runs, length, low, high);
+  magnitudes<Vector>(weight, runs, length, low, high);
 }
 
 }  // namespace nibble::quant

@@ -5,7 +5,8 @@
 namespace nibble::quant {
 namespace {
 
-struct Words {
+struct Vector {
+  using Words = __m512i;
   static constexpr std::size_t kWords = 32;
 
   static __m512i load(const std::uint16_t* from) {
@@ -24,31 +25,17 @@ struct Words {
     return _mm512_xor_si512(a, b);
   }
 
-  // All ones where the word is negative.
-  static __m512i sign_words(__m512i a) { return _mm512_srai_epi16(a, 15); }
-
   static __m512i max(__m512i a, __m512i b) { return _mm512_max_epu16(a, b); }
 
   static __m512i max_signed(__m512i a, __m512i b) {
     return _mm512_max_epi16(a, b);
   }
 
-  static __m512i min_signed(__m512i a, __m512i b) {
-    return _mm512_min_epi16(a, b);
-  }
-
-  // Unsigned extremes of the quarters.
+  // Unsigned maxima of the quarters.
   static __m128i fold_max(__m512i a) {
     const __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(a),
                                           _mm512_extracti64x4_epi64(a, 1));
     return _mm_max_epu16(_mm256_castsi256_si128(half),
-                         _mm256_extracti128_si256(half, 1));
-  }
-
-  static __m128i fold_min(__m512i a) {
-    const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(a),
-                                          _mm512_extracti64x4_epi64(a, 1));
-    return _mm_min_epu16(_mm256_castsi256_si128(half),
                          _mm256_extracti128_si256(half, 1));
   }
 };
@@ -60,7 +47,7 @@ void bf16_ranges_avx512(const void* weight,
                         std::size_t length,
                         float* low,
                         float* high) {
-  ranges<Words>(weight, runs, length, low, high);
+  ranges<Vector>(weight, runs, length, low, high);
 }
 
 void bf16_magnitudes_avx512(const void* weight,
@@ -68,7 +55,7 @@ void bf16_magnitudes_avx512(const void* weight,
                             std::size_t length,
                             float* low,
                             float* high) {
-  magnitudes<Words>(weight, runs, length, low, high);
+  magnitudes<Vector>(weight, runs, length, low, high);
 }
 
 }  // namespace nibble::quant

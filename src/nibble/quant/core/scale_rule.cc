@@ -166,8 +166,8 @@ struct KeepF32 {
   float operator()(float x) const { return x; }
 };
 
-bool ordinary(const float* scales, std::size_t count) {
-  int good = 1;
+bool all_fast(const float* scales, std::size_t count) {
+  int good = 1;  // no early end, so that the loop uses vectors
   for (std::size_t i = 0; i < count; ++i) {
     good &= static_cast<int>(scales[i] >= kLeastFastScale) &
             static_cast<int>(scales[i] <= kGreatestFastScale);
@@ -189,7 +189,7 @@ bool fast_symmetric(const ScaleRule& rule,
     const float greatest = negative > high[i] ? negative : high[i];
     scales[i] = Round()(greatest / half);
   }
-  return ordinary(scales, count);
+  return all_fast(scales, count);
 }
 
 template <typename Round>
@@ -213,7 +213,7 @@ bool fast_exact_asymmetric(const ScaleRule& rule,
     zeros[i] = static_cast<std::int8_t>(
         std::bit_cast<std::int32_t>(zero + kMagic) & 0xFF);
   }
-  return ordinary(scales, count);
+  return all_fast(scales, count);
 }
 
 template <typename Round>
@@ -262,7 +262,7 @@ ScaleAndZero choose_scale(const ScaleRule& rule, float low, float high) {
              : exact_asymmetric(rule, low, high);
 }
 
-void choose_scales(const ScaleRule& rule,
+bool choose_scales(const ScaleRule& rule,
                    const float* low,
                    const float* high,
                    std::size_t count,
@@ -275,11 +275,11 @@ void choose_scales(const ScaleRule& rule,
       (dtype == rule.weight_dtype || rule.numerics == Numerics::kExact)) {
     if (dtype == DType::kBF16 &&
         fast_scales<RoundToBF16>(rule, low, high, count, scales, zeros)) {
-      return;
+      return true;
     }
     if (dtype == DType::kF32 &&
         fast_scales<KeepF32>(rule, low, high, count, scales, zeros)) {
-      return;
+      return true;
     }
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -289,6 +289,7 @@ void choose_scales(const ScaleRule& rule,
       zeros[i] = chosen.zero;
     }
   }
+  return all_fast(scales, count);
 }
 
 }  // namespace nibble::quant

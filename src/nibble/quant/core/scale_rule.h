@@ -35,12 +35,13 @@ struct ScaleAndZero {
                                         float low,
                                         float high);
 
-// choose_scale for `count` ranges. zeros may be null when symmetric.
-void choose_scales(const ScaleRule& rule,
-                   const float* low,
-                   const float* high,
-                   std::size_t count,
-                   float* scales,
-                   std::int8_t* zeros);
+// choose_scale for `count` ranges. zeros may be null when symmetric. Whether
+// all scales are within kLeastFastScale and kGreatestFastScale (code_runs.h).
+[[nodiscard]] bool choose_scales(const ScaleRule& rule,
+                                 const float* low,
+                                 const float* high,
+                                 std::size_t count,
+                                 float* scales,
+                                 std::int8_t* zeros);
 
 }  // namespace nibble::quant

@@ -1,11 +1,13 @@
 #include "nibble/quant/core/scale_rule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "nibble/quant/core/code_runs.h"
 #include "nibble/tensor/convert.h"
 
 namespace nibble::quant {
@@ -166,7 +168,12 @@ TEST(ScaleRule, ManyAtOnceAreTheSameAsOneByOne) {
             for (std::size_t first = 0; first < low.size(); first += 40) {
               float many[40];
               std::int8_t zeros[40] = {};
-              choose_scales(rule, &low[first], &high[first], 40, many, zeros);
+              const bool fast = choose_scales(
+                  rule, &low[first], &high[first], 40, many, zeros);
+              ASSERT_EQ(fast, std::ranges::all_of(many, [](float scale) {
+                          return scale >= kLeastFastScale &&
+                                 scale <= kGreatestFastScale;
+                        }));
               for (std::size_t i = 0; i < 40; ++i) {
                 const ScaleAndZero one =
                     choose_scale(rule, low[first + i], high[first + i]);

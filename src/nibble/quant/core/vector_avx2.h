@@ -29,6 +29,8 @@ struct Avx2 {
 
   static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
 
+  static Float div(Float a, Float b) { return _mm256_div_ps(a, b); }
+
   static Float fma(Float a, Float b, Float c) {
     return _mm256_fmadd_ps(a, b, c);
   }
@@ -72,6 +74,14 @@ struct Avx2 {
 
   static void store_f32(float* to, Float a) { _mm256_storeu_ps(to, a); }
 
+  static Float load_f32_or_one(const float* from, std::size_t count) {
+    const Int mask =
+        _mm256_cmpgt_epi32(set(static_cast<int>(count)),
+                           _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_blendv_ps(
+        set(1.0F), _mm256_maskload_ps(from, mask), _mm256_castsi256_ps(mask));
+  }
+
   static Int bits(Float a) { return _mm256_castps_si256(a); }
 
   static Float floats(Int a) { return _mm256_castsi256_ps(a); }
@@ -89,11 +99,39 @@ struct Avx2 {
 
   static Int pack16_unsigned(Int a, Int b) { return _mm256_packus_epi16(a, b); }
 
+  static Int join_words(Int even, Int odd) {
+    return _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), 0xAA);
+  }
+
   static Int set16(int x) {
     return _mm256_set1_epi16(static_cast<std::int16_t>(x));
   }
 
   static Int add16(Int a, Int b) { return _mm256_adds_epi16(a, b); }
+
+  static Int add16_unsigned(Int a, Int b) { return _mm256_adds_epu16(a, b); }
+
+  static Int sub16_unsigned(Int a, Int b) { return _mm256_subs_epu16(a, b); }
+
+  template <int kBits>
+  static Int shift_right16(Int a) {
+    return _mm256_srli_epi16(a, kBits);
+  }
+
+  static Int look_up8(Int table, Int index) {
+    return _mm256_shuffle_epi8(table, index);
+  }
+
+  static Int load_table(const std::uint8_t* from) {
+    return _mm256_broadcastsi128_si256(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+
+  static bool all_at_least8(Int a, int least) {
+    const Int limit = _mm256_set1_epi8(static_cast<char>(least));
+    return _mm256_movemask_epi8(
+               _mm256_cmpeq_epi8(_mm256_min_epu8(a, limit), limit)) == -1;
+  }
 
   static Int min8_unsigned(Int a, int most) {
     return _mm256_min_epu8(a, _mm256_set1_epi8(static_cast<char>(most)));
@@ -114,6 +152,14 @@ struct Avx2 {
   static Int order_parts(Int a) {
     return _mm256_permutevar8x32_epi32(
         a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  }
+
+  static Int order_words(Int a) {
+    return _mm256_permute4x64_epi64(a, _MM_SHUFFLE(3, 1, 2, 0));
+  }
+
+  static Int load_words(const std::uint16_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
 
   static void store(std::uint8_t* to, Int bytes) {

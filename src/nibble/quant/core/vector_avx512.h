@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <immintrin.h>
 
+#include "nibble/quant/core/vector_avx2.h"
+
 // Only for sources built for AVX-512: the anonymous namespace keeps code of
 // that instruction set out of the rest of the program.
 namespace nibble::quant {
@@ -13,6 +15,7 @@ namespace {
 struct Avx512 {
   using Float = __m512;
   using Int = __m512i;
+  using Narrow = Avx2;
   static constexpr std::size_t kLanes = 16;
   static constexpr std::size_t kBlock = 4 * kLanes;
 
@@ -27,6 +30,8 @@ struct Avx512 {
   static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
 
   static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+
+  static Float div(Float a, Float b) { return _mm512_div_ps(a, b); }
 
   // a * b + c
   static Float fma(Float a, Float b, Float c) {
@@ -75,6 +80,12 @@ struct Avx512 {
 
   static void store_f32(float* to, Float a) { _mm512_storeu_ps(to, a); }
 
+  // The first count floats, and 1 in lanes beyond.
+  static Float load_f32_or_one(const float* from, std::size_t count) {
+    const auto mask = static_cast<__mmask16>(part_mask(count));
+    return _mm512_mask_loadu_ps(set(1.0F), mask, from);
+  }
+
   static Int bits(Float a) { return _mm512_castps_si512(a); }
 
   static Float floats(Int a) { return _mm512_castsi512_ps(a); }
@@ -95,11 +106,42 @@ struct Avx512 {
 
   static Int pack16_unsigned(Int a, Int b) { return _mm512_packus_epi16(a, b); }
 
+  // The lower words of a pair of vectors that hold even and odd elements.
+  static Int join_words(Int even, Int odd) {
+    return _mm512_mask_blend_epi16(
+        0xAAAAAAAA, even, _mm512_slli_epi32(odd, 16));
+  }
+
   static Int set16(int x) {
     return _mm512_set1_epi16(static_cast<std::int16_t>(x));
   }
 
   static Int add16(Int a, Int b) { return _mm512_adds_epi16(a, b); }
+
+  static Int add16_unsigned(Int a, Int b) { return _mm512_adds_epu16(a, b); }
+
+  static Int sub16_unsigned(Int a, Int b) { return _mm512_subs_epu16(a, b); }
+
+  template <int kBits>
+  static Int shift_right16(Int a) {
+    return _mm512_srli_epi16(a, kBits);
+  }
+
+  // For each byte of index the byte of the 16 in table that its low four bits
+  // name, or zero where its top bit is set.
+  static Int look_up8(Int table, Int index) {
+    return _mm512_shuffle_epi8(table, index);
+  }
+
+  static Int load_table(const std::uint8_t* from) {
+    return _mm512_broadcast_i32x4(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+
+  static bool all_at_least8(Int a, int least) {
+    return _mm512_cmplt_epu8_mask(
+               a, _mm512_set1_epi8(static_cast<char>(least))) == 0;
+  }
 
   static Int min8_unsigned(Int a, int most) {
     return _mm512_min_epu8(a, _mm512_set1_epi8(static_cast<char>(most)));
@@ -123,6 +165,17 @@ struct Avx512 {
     const Int quarters =
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm512_permutexvar_epi32(quarters, a);
+  }
+
+  // Bytes of a block that is packed from its halves, words in order.
+  static Int order_words(Int a) {
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
+                                    a);
+  }
+
+  // The words of half a block.
+  static Int load_words(const std::uint16_t* from) {
+    return _mm512_loadu_si512(from);
   }
 
   static void store(std::uint8_t* to, Int bytes) {

@@ -1,5 +1,6 @@
 // All instruction sets give the same bytes as the portable reference.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -106,6 +107,51 @@ TEST_P(Fp8Isa, DividesEveryPairOfBF16Significands) {
                           {.weight = weights.data(), .scales = &scale},
                           weights.size());
       }
+    }
+  }
+}
+
+// Scales of any significand and of all fast exponents, the neighbours of BF16
+// scales among them, and blocks that mix binades, subnormal codes and zeros.
+TEST_P(Fp8Isa, CodesBF16WeightsByAnyScale) {
+  if (!cpu_has(GetParam())) {
+    GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
+  }
+  std::mt19937 random(11);
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kReference}) {
+    const CodeFunctions any =
+        fp8::code_functions(DType::kBF16, DType::kF32, numerics, GetParam());
+    const CodeFunctions rounded =
+        fp8::code_functions(DType::kBF16, DType::kBF16, numerics, GetParam());
+    for (int round = 0; round < 400; ++round) {
+      const int exponent = round % 117 - 58;
+      const auto mantissa = static_cast<std::uint16_t>(random() % 128);
+      const float bf16 = std::ldexp(
+          bf16_to_float(static_cast<std::uint16_t>(0x3F80 + mantissa)),
+          exponent);
+      std::vector<std::uint16_t> weights;
+      for (int bits = (127 - 12) << 7; bits < (127 + 9) << 7; ++bits) {
+        const float weight = std::ldexp(
+            bf16_to_float(static_cast<std::uint16_t>(bits)), exponent);
+        weights.push_back(float_to_bf16(random() % 2 == 0 ? weight : -weight));
+      }
+      weights.insert(weights.end(), {0, 0x8000, 1, 0x8001});
+      if (round % 2 == 0) {
+        std::shuffle(weights.begin(), weights.end(), random);
+      }
+      for (const float scale : {bf16,
+                                std::nextafter(bf16, 0.0F),
+                                std::nextafter(bf16, HUGE_VALF)}) {
+        expect_same_codes(
+            any, {.weight = weights.data(), .scales = &scale}, weights.size());
+      }
+      expect_same_codes(
+          rounded, {.weight = weights.data(), .scales = &bf16}, weights.size());
+      const float scale = std::ldexp(
+          1.0F + static_cast<float>(random() % (1U << 23)) * 0x1p-23F,
+          exponent);
+      expect_same_codes(
+          any, {.weight = weights.data(), .scales = &scale}, weights.size());
     }
   }
 }

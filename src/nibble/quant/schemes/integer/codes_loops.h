@@ -11,8 +11,10 @@ namespace {
 template <typename V, typename Type, bool kReference, bool kSymmetric>
 class Coder {
  public:
-  Coder(const CodeRuns& job, std::size_t run)
-      : divide_(job.scales[run]),
+  NIBBLE_INLINE Coder(const CodeRuns& job,
+                      std::size_t run,
+                      const typename Type::Divide& divide)
+      : divide_(divide),
         zero_(kSymmetric ? 0 : job.zeros[run]),
         low_(job.low),
         high_(job.high) {}
@@ -24,7 +26,7 @@ class Coder {
       a = V::add16(a, V::set16(zero_));
       b = V::add16(b, V::set16(zero_));
     }
-    return V::clamp8(V::pack16(a, b), low_, high_);
+    return Type::order(V::clamp8(V::pack16(a, b), low_, high_));
   }
 
  private:
@@ -45,6 +47,48 @@ class Coder {
   int high_;
 };
 
+// The same for BF16 weights and scales, where one product serves: a quotient of
+// 8-bit significands that is not halfway between two integers is further than
+// 2^-10 from being so. Its approximation, good to 2^-15 below 512, is rounded
+// to steps of 2^-12 first: a tie becomes one, and anything else stays on its
+// side.
+template <typename V, bool kSymmetric>
+class ShortCoder {
+ public:
+  NIBBLE_INLINE ShortCoder(const CodeRuns& job,
+                           std::size_t run,
+                           const Reciprocal<V>& reciprocal)
+      : reciprocal_(reciprocal.value),
+        zero_(kSymmetric ? 0 : job.zeros[run]),
+        low_(job.low),
+        high_(job.high) {}
+
+  NIBBLE_INLINE typename V::Int block(const typename V::Block& weights) const {
+    auto a = V::join_words(code(weights.part[0]), code(weights.part[1]));
+    auto b = V::join_words(code(weights.part[2]), code(weights.part[3]));
+    if constexpr (!kSymmetric) {
+      a = V::add16(a, V::set16(zero_));
+      b = V::add16(b, V::set16(zero_));
+    }
+    return V::order_words(V::clamp8(V::pack16(a, b), low_, high_));
+  }
+
+ private:
+  // The code in the lower word. Floats near 2^11 have steps of 2^-12, those
+  // near 2^23 steps of 1.
+  NIBBLE_INLINE typename V::Int code(typename V::Float weight) const {
+    constexpr float kFine = 0x1.8p11F;
+    constexpr float kWhole = 0x1.8p23F;
+    const auto fine = V::fma(weight, reciprocal_, V::set(kFine));
+    return V::bits(V::add(fine, V::set(kWhole - kFine)));
+  }
+
+  typename V::Float reciprocal_;
+  int zero_;
+  int low_;
+  int high_;
+};
+
 template <typename V, typename Type, bool kReference>
 struct Fill {
   static void run(const CodeRuns& job) {
@@ -52,6 +96,18 @@ struct Fill {
       fill_runs<V, Type, Coder<V, Type, kReference, true>>(job);
     } else {
       fill_runs<V, Type, Coder<V, Type, kReference, false>>(job);
+    }
+  }
+};
+
+template <typename V>
+struct Fill<V, TypeBF16<V, ShortDivision<V>>, false> {
+  static void run(const CodeRuns& job) {
+    using Type = TypeBF16<V, Reciprocal<V>>;
+    if (job.zeros == nullptr) {
+      fill_runs<V, Type, ShortCoder<V, true>>(job);
+    } else {
+      fill_runs<V, Type, ShortCoder<V, false>>(job);
     }
   }
 };
