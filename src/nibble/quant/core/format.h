@@ -149,7 +149,7 @@ class Format {
   // pieces: pack then gets tiles as large as can be.
   [[nodiscard]] virtual bool scatters_rows() const { return false; }
 
-  // Tiles start at multiples of this many rows.
+  // Tiles start at multiples of this many rows, and of a block's rows.
   [[nodiscard]] virtual std::int64_t row_multiple() const { return 128; }
 
   // The entry of config.json that declares all of it, and its key; no key when

@@ -5,6 +5,7 @@
 
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
+#include "nibble/quant/formats/compressed_tensors/bits_x86.h"
 
 namespace nibble::quant::compressed_tensors {
 namespace {
@@ -40,26 +41,34 @@ std::int64_t words_for(std::int64_t count, int bits) {
 
 void pack_row(std::span<const std::int8_t> codes,
               int bits,
-              std::span<std::byte> words) {
+              std::span<std::byte> words,
+              Isa isa) {
   NIBBLE_ASSERT(bits == 4 || bits == 8);
   const auto* in = reinterpret_cast<const std::uint8_t*>(codes.data());
   auto* out = reinterpret_cast<std::uint8_t*>(words.data());
   const std::size_t count = codes.size();
+  std::size_t i = 0;
+#if defined(__x86_64__)
+  if (isa != Isa::kPortable) {
+    i = (bits == 4 ? pack4_avx2 : pack8_avx2)(in, count, out);
+  }
+#else
+  static_cast<void>(isa);
+#endif
   if (bits == 8) {
-    for (std::size_t i = 0; i < count; ++i) {
+    for (; i < count; ++i) {
       out[i] = static_cast<std::uint8_t>(in[i] ^ 0x80U);
     }
     std::fill(out + count, out + words.size(), std::uint8_t{0});
     return;
   }
-  const std::size_t pairs = count / 2;
-  for (std::size_t i = 0; i < pairs; ++i) {
-    out[i] = static_cast<std::uint8_t>(
-        ((in[2 * i] & 0x0FU) | ((in[2 * i + 1] & 0x0FU) << 4)) ^ 0x88U);
+  for (; i + 2 <= count; i += 2) {
+    out[i / 2] = static_cast<std::uint8_t>(
+        ((in[i] & 0x0FU) | ((in[i + 1] & 0x0FU) << 4)) ^ 0x88U);
   }
-  std::fill(out + pairs, out + words.size(), std::uint8_t{0});
-  if (count % 2 != 0) {
-    out[pairs] = static_cast<std::uint8_t>((in[count - 1] & 0x0FU) ^ 0x08U);
+  std::fill(out + i / 2, out + words.size(), std::uint8_t{0});
+  if (i < count) {
+    out[i / 2] = static_cast<std::uint8_t>((in[i] & 0x0FU) ^ 0x08U);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "nibble/base/cpu.h"
+
 namespace nibble::quant::compressed_tensors {
 
 // How integer codes of 4 and 8 bits lie in 32-bit words (little-endian).
@@ -20,10 +22,12 @@ namespace nibble::quant::compressed_tensors {
 // 32-bit words that hold `count` codes, the last one filled with u = 0.
 [[nodiscard]] std::int64_t words_for(std::int64_t count, int bits);
 
-// Codes of one row into words_for(codes.size(), bits) * 4 bytes.
+// Codes of one row into words_for(codes.size(), bits) * 4 bytes; or of several
+// that fill their words. Every isa that this processor has gives the same.
 void pack_row(std::span<const std::int8_t> codes,
               int bits,
-              std::span<std::byte> words);
+              std::span<std::byte> words,
+              Isa isa = best_isa());
 
 // The reverse; what stands behind the last code is not looked at.
 void unpack_row(std::span<const std::byte> words,

@@ -68,6 +68,31 @@ TEST(Bits, RowsComeBackAndTheRestOfTheLastWordIsZero) {
   }
 }
 
+// Whole vectors and every number of codes behind them.
+TEST(Bits, EveryInstructionSetPacksTheSameBytes) {
+  std::mt19937 random(5);
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+    if (!cpu_has(isa)) {
+      continue;
+    }
+    for (const int bits : {4, 8}) {
+      for (std::size_t size = 1; size <= 200; ++size) {
+        std::vector<std::int8_t> codes(size);
+        for (std::int8_t& code : codes) {
+          code = static_cast<std::int8_t>(random());
+        }
+        const auto bytes = static_cast<std::size_t>(
+            4 * words_for(static_cast<std::int64_t>(size), bits));
+        std::vector<std::byte> expected(bytes, std::byte{0xAA});
+        std::vector<std::byte> found(bytes, std::byte{0x55});
+        pack_row(codes, bits, expected, Isa::kPortable);
+        pack_row(codes, bits, found, isa);
+        ASSERT_EQ(found, expected) << size << " codes of " << bits;
+      }
+    }
+  }
+}
+
 TEST(Bits, ColumnsComeBackForAnyNumberOfRows) {
   std::mt19937 random(11);
   for (const int bits : {4, 8}) {

@@ -79,16 +79,19 @@ class TilePacker {
       emit("weight", first_, tile_.codes.view());
       return;
     }
-    const auto width = static_cast<std::size_t>(tile_.columns);
     const auto codes = tile_.codes.view().as<std::int8_t>();
-    Tensor words(DType::kI32,
-                 {tile_.rows,
-                  compressed_tensors::words_for(tile_.columns, weight_.bits)});
-    for (std::int64_t row = 0; row < tile_.rows; ++row) {
+    const std::int64_t row_words =
+        compressed_tensors::words_for(tile_.columns, weight_.bits);
+    Tensor words(DType::kI32, {tile_.rows, row_words});
+    // Rows that fill their words follow each other like one.
+    const bool full = row_words * 32 == tile_.columns * weight_.bits;
+    const std::int64_t rows = full ? tile_.rows : 1;
+    const auto step = static_cast<std::size_t>(rows * tile_.columns);
+    for (std::int64_t row = 0; row < tile_.rows; row += rows) {
       compressed_tensors::pack_row(
-          codes.subspan(static_cast<std::size_t>(row) * width, width),
+          codes.subspan(static_cast<std::size_t>(row * tile_.columns), step),
           weight_.bits,
-          words.view().rows(row, 1).byte_span());
+          words.view().rows(row, rows).byte_span());
     }
     emit("weight_packed", first_, std::as_const(words).view());
   }
@@ -164,6 +167,8 @@ class CompressedTensorsFormat final : public Format {
             const Sink& sink) const override {
     NIBBLE_CHECK(tile.spec == spec.weight && tile.rows > 0 && !tile.order &&
                      first_row % row_multiple() == 0 && first_row >= 0 &&
+                     (spec.weight.grain != Grain::kBlock ||
+                      first_row % spec.weight.block_rows == 0) &&
                      first_row + tile.rows <= rows &&
                      tile.zeros.has_value() != spec.weight.symmetric,
                  kInternal,
@@ -171,6 +176,9 @@ class CompressedTensorsFormat final : public Format {
                  module);
     TilePacker(module, spec, rows, first_row, tile, sink).pack();
   }
+
+  // A word of zero points belongs to 8 rows of 4 bits, or 4 of 8.
+  std::int64_t row_multiple() const override { return 8; }
 
   std::string_view config_key() const override { return "quantization_config"; }
 

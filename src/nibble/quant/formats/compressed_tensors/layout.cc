@@ -6,8 +6,9 @@
 namespace nibble::quant::compressed_tensors {
 namespace {
 
-// Tiles of rows start at multiples of this many; see Format::row_multiple().
-constexpr std::int64_t kTileRows = 128;
+// The most rows a block may have; more would make larger tiles than are
+// planned.
+constexpr std::int64_t kMostBlockRows = 128;
 
 void check_input(const NumberSpec& weight, const NumberSpec& input) {
   NIBBLE_CHECK(input.floating == weight.floating && input.bits == 8,
@@ -68,14 +69,14 @@ void check_weight(const LayerSpec& spec,
     case Grain::kBlock:
       NIBBLE_CHECK(weight.floating && weight.block_columns > 0 &&
                        weight.block_rows > 0 &&
-                       kTileRows % weight.block_rows == 0,
+                       kMostBlockRows % weight.block_rows == 0,
                    kUnsupported,
                    "compressed-tensors: found {} blocks of {}x{}, expected fp8 "
                    "blocks whose rows divide {}",
                    weight.scheme,
                    weight.block_rows,
                    weight.block_columns,
-                   kTileRows);
+                   kMostBlockRows);
       break;
     case Grain::kToken:
       fail(ErrorCode::kUnsupported,
