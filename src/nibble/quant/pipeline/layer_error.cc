@@ -14,20 +14,24 @@
 
 namespace nibble::quant {
 
-ErrorSums measure_error(const Scheme& scheme,
-                        const Quantized& quantized,
-                        ConstTensorView weight,
-                        std::vector<float>& values) {
+std::int64_t whole_error_rows(std::int64_t columns) {
   constexpr auto kRun = static_cast<std::int64_t>(kErrorRun);
-  constexpr std::int64_t kStrip = 4 * kRun;  // elements
+  return kRun / std::gcd(kRun, columns);
+}
+
+void measure_error(const Scheme& scheme,
+                   const Quantized& quantized,
+                   ConstTensorView weight,
+                   std::vector<float>& values,
+                   ErrorSums& sums) {
+  constexpr auto kStrip = static_cast<std::int64_t>(4 * kErrorRun);  // elements
   const std::int64_t rows = weight.dim(0);
   const std::int64_t columns = weight.dim(1);
-  ErrorSums sums;
   if (rows == 0 || columns == 0) {
-    return sums;
+    return;
   }
   // As few rows as make whole runs, or a few times that.
-  std::int64_t step = kRun / std::gcd(kRun, columns);
+  std::int64_t step = whole_error_rows(columns);
   step *= std::max<std::int64_t>(1, kStrip / (step * columns));
   step = std::min(step, rows);
   values.resize(static_cast<std::size_t>(step * columns));
@@ -39,7 +43,6 @@ ErrorSums measure_error(const Scheme& scheme,
     scheme.decode_rows(quantized, row, count, strip);
     add_errors(sums, weight.rows(row, count), strip, isa);
   }
-  return sums;
 }
 
 LayerComparison compare_layer(const container::CheckpointReader& source,
@@ -75,10 +78,13 @@ LayerComparison compare_layer(const container::CheckpointReader& source,
     } else {
       hasher.update(bytes);
     }
-    result.sums += measure_error(scheme,
-                                 quantized.unpack(module, row, count),
-                                 {bytes.data(), dtype, {count, matrix.columns}},
-                                 decoded);
+    ErrorSums unit_sums;
+    measure_error(scheme,
+                  quantized.unpack(module, row, count),
+                  {bytes.data(), dtype, {count, matrix.columns}},
+                  decoded,
+                  unit_sums);
+    result.sums += unit_sums;
   }
   result.source_checksum = hasher.digest();
   return result;

@@ -12,12 +12,17 @@
 
 namespace nibble::quant {
 
-// Error of decoded rows against the (rows, columns) weight they stand for, in
-// strips that stay in the first caches. values is scratch memory.
-[[nodiscard]] ErrorSums measure_error(const Scheme& scheme,
-                                      const Quantized& quantized,
-                                      ConstTensorView weight,
-                                      std::vector<float>& values);
+// Adds the error of decoded rows against the (rows, columns) weight they stand
+// for, in strips that stay in the first caches. values is scratch memory. One
+// call or several, of whole_error_rows each but the last, give the same sums.
+void measure_error(const Scheme& scheme,
+                   const Quantized& quantized,
+                   ConstTensorView weight,
+                   std::vector<float>& values,
+                   ErrorSums& sums);
+
+// The fewest rows that are whole runs of kErrorRun elements.
+[[nodiscard]] std::int64_t whole_error_rows(std::int64_t columns);
 
 struct LayerComparison {
   ErrorSums sums;

@@ -1,6 +1,7 @@
 #include "nibble/quant/pipeline/pack_tile.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -127,6 +128,30 @@ class WholeTile {
   Quantized tile_;
 };
 
+// Rows that are encoded, measured and packed at a time, a part of a unit: few,
+// so that their codes are still in the second cache when they are packed.
+std::int64_t rows_at_a_time(const TileJob& job,
+                            const Format& format,
+                            std::int64_t unit) {
+  constexpr std::int64_t kSourceBytes = 256 << 10;
+  if (job.codes != nullptr ||
+      !algorithm_named(job.layer.algorithm).row_separable()) {
+    return unit;
+  }
+  const NumberSpec& spec = job.layer.spec->weight;
+  const std::int64_t columns = job.layer.source.columns;
+  std::int64_t step =
+      std::lcm(format.row_multiple(), whole_error_rows(columns));
+  if (spec.grain == Grain::kBlock) {
+    step = std::lcm(step, spec.block_rows);
+  }
+  constexpr std::int64_t kElementBytes = 2;
+  return std::min(
+      unit,
+      step * std::max<std::int64_t>(
+                 1, kSourceBytes / (step * columns * kElementBytes)));
+}
+
 // Rounds scales to the type in which spec stores them.
 void store_scales(const NumberSpec& spec, Quantized& codes) {
   if (codes.scales.dtype() != spec.scale_dtype) {
@@ -187,21 +212,27 @@ std::vector<PackedRun> pack_tile(const TileJob& job,
     collector.add(name, offset, bytes);
   };
   WholeTile whole(rows, layer.source.columns);
+  const std::int64_t step = rows_at_a_time(job, format, unit);
   for (std::int64_t row = 0, i = 0; row < rows; row += unit, ++i) {
-    const std::int64_t count = std::min(unit, rows - row);
-    const ConstTensorView part = job.weight(row, count);
-    const Quantized codes = choose(part, job.first_row + row);
-    sums[static_cast<std::size_t>(i)] =
-        measure_error(scheme, codes, part, scratch.decoded);
-    if (format.scatters_rows()) {
-      whole.add(row, codes);
-    } else {
-      format.pack(layer.module,
-                  *layer.spec,
-                  layer.source.rows,
-                  job.first_row + row,
-                  codes,
-                  sink);
+    const std::int64_t unit_end = std::min(unit, rows - row);
+    const ConstTensorView weight = job.weight(row, unit_end);
+    ErrorSums& unit_sums = sums[static_cast<std::size_t>(i)];
+    unit_sums = {};
+    for (std::int64_t first = 0; first < unit_end; first += step) {
+      const ConstTensorView part =
+          weight.rows(first, std::min(step, unit_end - first));
+      const Quantized codes = choose(part, job.first_row + row + first);
+      measure_error(scheme, codes, part, scratch.decoded, unit_sums);
+      if (format.scatters_rows()) {
+        whole.add(row + first, codes);
+      } else {
+        format.pack(layer.module,
+                    *layer.spec,
+                    layer.source.rows,
+                    job.first_row + row + first,
+                    codes,
+                    sink);
+      }
     }
   }
   if (format.scatters_rows()) {
