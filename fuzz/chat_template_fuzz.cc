@@ -5,8 +5,8 @@
 
 #include "fuzz_entry.h"
 #include "nibble/base/error.h"
-#include "nibble/text/chat_template.h"
-#include "nibble/text/utf8.h"
+#include "nibble/text/chat/chat_template.h"
+#include "nibble/text/unicode/utf8.h"
 
 // A template is a stranger's program: whatever it says, it ends, and prints
 // UTF-8 or is refused.

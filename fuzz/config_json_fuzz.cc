@@ -7,7 +7,7 @@
 #include "fuzz_entry.h"
 #include "nibble/backend/cpu/cpu_backend.h"
 #include "nibble/base/error.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/json.h"
 #include "nibble/model/config.h"
 #include "nibble/model/family.h"
 #include "nibble/model/rope.h"

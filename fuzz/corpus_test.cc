@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "fuzz_entry.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 
 namespace nibble {
 namespace {

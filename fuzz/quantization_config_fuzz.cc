@@ -8,7 +8,7 @@
 
 #include "fuzz_entry.h"
 #include "nibble/base/error.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/json.h"
 #include "nibble/quant/formats/compressed_tensors/format.h"
 #include "nibble/quant/formats/compressed_tensors/memory_reader.h"
 

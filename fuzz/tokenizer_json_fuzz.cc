@@ -5,8 +5,8 @@
 
 #include "fuzz_entry.h"
 #include "nibble/base/error.h"
-#include "nibble/text/tokenizer.h"
-#include "nibble/text/utf8.h"
+#include "nibble/text/tokenizer/tokenizer.h"
+#include "nibble/text/unicode/utf8.h"
 
 namespace {
 

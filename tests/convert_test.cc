@@ -13,15 +13,15 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/files/json.h"
 #include "nibble/base/progress.h"
-#include "nibble/cli/model_loader.h"
+#include "nibble/cli/common/model_loader.h"
 #include "nibble/load/model_running.h"
-#include "nibble/load/native_form.h"
-#include "nibble/quant/pipeline/native_recipe.h"
-#include "nibble/quant/pipeline/receipt.h"
-#include "nibble/quant/pipeline/verify.h"
+#include "nibble/load/native/native_form.h"
+#include "nibble/quant/pipeline/check/receipt.h"
+#include "nibble/quant/pipeline/check/verify.h"
+#include "nibble/quant/pipeline/plan/native_recipe.h"
 #include "reference_data.h"
 #include "temporary_directory.h"
 

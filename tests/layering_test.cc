@@ -205,6 +205,70 @@ TEST(Layering, TheTableHasNoCircle) {
   EXPECT_EQ(done.size(), allowed().size());
 }
 
+// A path's first folder below `parent`; "" for what is not in a folder there.
+std::string child_of(const std::string& parent, const std::string& path) {
+  const std::string prefix = parent.empty() ? "" : parent + "/";
+  if (!path.starts_with(prefix)) {
+    return "";
+  }
+  const std::size_t end = path.find('/', prefix.size());
+  return end == std::string::npos ? "" : path.substr(0, end);
+}
+
+TEST(Layering, FoldersSideBySideDoNotIncludeEachOtherInACircle) {
+  const std::vector<Include> includes = all_includes();
+  std::set<std::string> parents;
+  for (const auto& [file, target] : includes) {
+    for (fs::path up = fs::path(file).parent_path(); !up.empty();
+         up = up.parent_path()) {
+      parents.insert(up.parent_path().string());
+    }
+  }
+  EXPECT_GT(parents.size(), 5) << "the sources were not found";
+  for (const std::string& parent : parents) {
+    std::map<std::string, std::set<std::string>> uses;
+    for (const auto& [file, target] : includes) {
+      const std::string from = child_of(parent, file);
+      // Lists (.def) are the registry's business.
+      const std::string to =
+          target.starts_with("nibble/") && target.ends_with(".h")
+              ? child_of(parent, target.substr(7))
+              : "";
+      if (!from.empty() && !to.empty() && from != to) {
+        uses[from].insert(to);
+      }
+    }
+    // Repeatedly takes away folders that use only folders taken away.
+    std::size_t before = 0;
+    do {
+      before = uses.size();
+      std::erase_if(uses, [&](const auto& folder) {
+        return std::ranges::none_of(folder.second, [&](const std::string& use) {
+          return uses.contains(use);
+        });
+      });
+    } while (uses.size() < before);
+    for (const auto& [folder, targets] : uses) {
+      ADD_FAILURE() << folder << " is part of a circle or needs one";
+    }
+  }
+}
+
+TEST(Layering, AFolderHasAtMostTwentyFiveSources) {
+  const fs::path root = fs::path(NIBBLE_SOURCE_DIR) / "src" / "nibble";
+  std::map<fs::path, int> files;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (entry.is_regular_file() && is_source(entry.path())) {
+      ++files[entry.path().parent_path()];
+    }
+  }
+  EXPECT_GT(files.size(), 10) << "the sources were not found";
+  for (const auto& [folder, count] : files) {
+    EXPECT_LE(count, 25) << folder
+                         << ": move what belongs together to a folder";
+  }
+}
+
 TEST(Layering, EveryHeaderIsIncludedByItsPathBelowSrc) {
   const fs::path root = fs::path(NIBBLE_SOURCE_DIR) / "src";
   for (const auto& [file, target] : all_includes()) {

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "nibble/quant/core/kernels/scale_rule.h"
 #include "nibble/quant/core/registry.h"
-#include "nibble/quant/core/scale_rule.h"
 #include "nibble/tensor/convert.h"
 #include "weight_patterns.h"
 

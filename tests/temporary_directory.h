@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 
 namespace nibble {
 

@@ -24,7 +24,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/base/parallel.h"
 #include "nibble/container/safetensors/header.h"
 #include "nibble/container/safetensors/index.h"

@@ -9,10 +9,10 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/units.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/cli/screen/table.h"
 #include "nibble/quant/pipeline/partial/partial.h"
 #include "nibble/store/leftovers.h"
 

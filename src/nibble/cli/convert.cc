@@ -8,12 +8,12 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/units.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/interrupt.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/progress.h"
-#include "nibble/cli/session.h"
-#include "nibble/quant/pipeline/receipt.h"
+#include "nibble/cli/common/interrupt.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/progress.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/quant/pipeline/check/receipt.h"
 #include "nibble/store/resolve.h"
 
 namespace nibble::cli {

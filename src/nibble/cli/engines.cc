@@ -5,10 +5,10 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/cli/screen/table.h"
 #include "nibble/quant/engines/rules.h"
 
 namespace nibble::cli {

@@ -6,15 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/ids_file.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/prompt.h"
-#include "nibble/cli/sampling.h"
-#include "nibble/cli/session.h"
-#include "nibble/text/tokenizer.h"
+#include "nibble/base/files/file.h"
+#include "nibble/cli/common/ids_file.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/common/prompt.h"
+#include "nibble/cli/common/sampling.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/text/tokenizer/tokenizer.h"
 
 namespace nibble::cli {
 namespace {

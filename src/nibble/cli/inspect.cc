@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/units.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/cli/screen/table.h"
 
 namespace nibble::cli {
 namespace {

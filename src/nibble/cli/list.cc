@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/units.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/cli/screen/table.h"
 #include "nibble/store/catalogue.h"
 
 namespace nibble::cli {

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/ids_file.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
+#include "nibble/cli/common/ids_file.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
 #include "nibble/container/safetensors/writer.h"
 
 namespace nibble::cli {

@@ -6,11 +6,11 @@
 #include <fmt/core.h>
 
 #include "nibble/base/error.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/interrupt.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/cli/usage.h"
+#include "nibble/cli/common/interrupt.h"
+#include "nibble/cli/common/usage.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
 
 namespace nibble::cli {
 namespace {

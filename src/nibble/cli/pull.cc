@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/units.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/interrupt.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/progress.h"
-#include "nibble/cli/session.h"
+#include "nibble/cli/common/interrupt.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/progress.h"
+#include "nibble/cli/screen/session.h"
 
 namespace nibble::cli {
 namespace {

@@ -5,14 +5,14 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/cli/screen/table.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/quant/core/registry.h"
-#include "nibble/quant/pipeline/plan.h"
+#include "nibble/quant/pipeline/plan/plan.h"
 #include "nibble/quant/recipe/recipe.h"
 
 namespace nibble::cli {

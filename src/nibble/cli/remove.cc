@@ -8,9 +8,9 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/units.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
 
 namespace nibble::cli {
 namespace {

@@ -5,13 +5,13 @@
 #include <fmt/core.h>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/base/units.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/progress.h"
-#include "nibble/cli/session.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/progress.h"
+#include "nibble/cli/screen/session.h"
 #include "nibble/report/model_report.h"
 
 namespace nibble::cli {

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
-#include "nibble/base/json.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/text/chat_template.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/files/json.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/text/chat/chat_template.h"
 
 namespace nibble::cli {
 namespace {

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/json.h"
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/ids_file.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
-#include "nibble/text/tokenizer.h"
+#include "nibble/base/files/json.h"
+#include "nibble/cli/common/ids_file.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/text/tokenizer/tokenizer.h"
 
 namespace nibble::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "nibble/quant/pipeline/verify.h"
+#include "nibble/quant/pipeline/check/verify.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,12 +9,12 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/model_loader.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/progress.h"
-#include "nibble/cli/session.h"
-#include "nibble/cli/table.h"
+#include "nibble/cli/common/model_loader.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/progress.h"
+#include "nibble/cli/screen/session.h"
+#include "nibble/cli/screen/table.h"
 
 namespace nibble::cli {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "nibble/cli/exit_code.h"
-#include "nibble/cli/output.h"
-#include "nibble/cli/session.h"
+#include "nibble/cli/screen/exit_code.h"
+#include "nibble/cli/screen/output.h"
+#include "nibble/cli/screen/session.h"
 #include "nibble/store/resolve.h"
 
 namespace nibble::cli {

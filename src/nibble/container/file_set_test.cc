@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/safetensors/reader.h"
 #include "nibble/container/torch_pickle/reader.h"
 #include "temporary_directory.h"

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/files/json.h"
 #include "nibble/container/safetensors/reader.h"
-#include "nibble/load/native_directory.h"
+#include "nibble/load/native/native_directory.h"
 
 namespace nibble::load {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "nibble/backend/cpu/cpu_backend.h"
 #include "nibble/base/cpu.h"
-#include "nibble/base/file.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/files/json.h"
 #include "nibble/container/safetensors/reader.h"
 #include "nibble/load/load_model.h"
 #include "nibble/load/model_running.h"

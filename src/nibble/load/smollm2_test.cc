@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/backend/cpu/cpu_backend.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/json.h"
 #include "nibble/load/load_model.h"
 #include "nibble/load/model_running.h"
 #include "reference_data.h"

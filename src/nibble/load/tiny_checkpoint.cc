@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/safetensors/writer.h"
 #include "nibble/tensor/convert.h"
 #include "nibble/tensor/tensor.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/quant/pipeline/quantize.h"
 #include "temporary_directory.h"

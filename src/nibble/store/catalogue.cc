@@ -10,9 +10,9 @@
 
 #include "nibble/base/error.h"
 #include "nibble/base/log.h"
+#include "nibble/quant/pipeline/check/receipt.h"
 #include "nibble/quant/pipeline/inspect.h"
-#include "nibble/quant/pipeline/output_place.h"
-#include "nibble/quant/pipeline/receipt.h"
+#include "nibble/quant/pipeline/plan/output_place.h"
 #include "nibble/store/measurements.h"
 
 namespace nibble::store {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/store/store.h"
 
 namespace nibble::store {

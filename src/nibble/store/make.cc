@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/hash.h"
-#include "nibble/quant/pipeline/journal.h"
-#include "nibble/quant/pipeline/output_place.h"
+#include "nibble/base/hash/hash.h"
+#include "nibble/quant/pipeline/partial/journal.h"
+#include "nibble/quant/pipeline/plan/output_place.h"
 #include "nibble/store/catalogue.h"
 #include "nibble/store/lock.h"
 #include "nibble/store/remove.h"

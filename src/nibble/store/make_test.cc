@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
+#include "nibble/quant/pipeline/check/verify.h"
 #include "nibble/quant/pipeline/tiny_checkpoint.h"
-#include "nibble/quant/pipeline/verify.h"
 #include "nibble/store/catalogue.h"
 #include "nibble/store/lock.h"
 #include "nibble/store/remove.h"

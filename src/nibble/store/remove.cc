@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/base/units.h"
 #include "nibble/store/catalogue.h"
 #include "nibble/store/lock.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/base/units.h"
 #include "nibble/store/catalogue.h"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/store/catalogue.h"
 #include "nibble/store/leftovers.h"
 #include "nibble/store/lock.h"

@@ -9,7 +9,7 @@
 #include "nibble/base/function_ref.h"
 #include "nibble/model/transformer.h"
 #include "nibble/text/sampler.h"
-#include "nibble/text/tokenizer.h"
+#include "nibble/text/tokenizer/tokenizer.h"
 
 namespace nibble::text {
 

@@ -1,6 +1,6 @@
 #include "nibble/cli/shell/complete.h"
 
-#include "nibble/cli/help.h"
+#include "nibble/cli/screen/help.h"
 #include "nibble/quant/recipe/recipe.h"
 
 namespace nibble::cli {

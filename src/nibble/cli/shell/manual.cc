@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "nibble/cli/help.h"
+#include "nibble/cli/screen/help.h"
 
 namespace nibble::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "nibble/cli/session.h"
+#include "nibble/cli/screen/session.h"
 #include "nibble/cli/shell/complete.h"
 #include "nibble/cli/shell/manual.h"
 #include "nibble/cli/shell/scripts.h"

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 
 namespace nibble::container {
 namespace {

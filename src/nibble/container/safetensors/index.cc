@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/json.h"
 
 namespace nibble::container {
 namespace {

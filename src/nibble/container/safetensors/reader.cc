@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/base/log.h"
 #include "nibble/container/safetensors/header.h"
 #include "nibble/container/safetensors/index.h"

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/base/log.h"
 #include "nibble/container/safetensors/writer.h"
 #include "temporary_directory.h"

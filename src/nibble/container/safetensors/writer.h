@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/checkpoint.h"
 #include "nibble/container/safetensors/header.h"
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/safetensors/index.h"
 #include "nibble/container/safetensors/reader.h"
 #include "temporary_directory.h"
@@ -153,8 +153,7 @@ TEST(SafetensorsSetWriter, ContinuesFilesThatExist) {
   }
   const std::array<std::byte, 2> ones{std::byte{1}, std::byte{1}};
   SafetensorsSetWriter(directory.path(), {&file, 1}).write("x", 0, ones);
-  SafetensorsSetWriter(
-      directory.path(), {&file, 1}, ExistingFiles::kContinue)
+  SafetensorsSetWriter(directory.path(), {&file, 1}, ExistingFiles::kContinue)
       .write("y", 0, ones);
   const auto reader = open_safetensors(directory.path() / file.name);
   for (const char* name : {"x", "y"}) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/torch_pickle/pickle.h"
 #include "nibble/container/torch_pickle/zip_directory.h"
 

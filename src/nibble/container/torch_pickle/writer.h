@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/checkpoint.h"
 #include "nibble/container/torch_pickle/zip_directory.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 
 namespace nibble::container {
 

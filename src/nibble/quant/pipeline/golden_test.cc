@@ -9,8 +9,8 @@
 
 #include "nibble/base/error.h"
 #include "nibble/container/safetensors/reader.h"
+#include "nibble/quant/pipeline/check/receipt.h"
 #include "nibble/quant/pipeline/quantize.h"
-#include "nibble/quant/pipeline/receipt.h"
 #include "nibble/quant/pipeline/tiny_checkpoint.h"
 #include "reference_data.h"
 #include "temporary_directory.h"

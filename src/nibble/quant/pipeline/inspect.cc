@@ -13,7 +13,7 @@
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/model/family.h"
 #include "nibble/quant/core/registry.h"
-#include "nibble/quant/pipeline/survey.h"
+#include "nibble/quant/pipeline/plan/survey.h"
 
 namespace nibble::quant {
 namespace {

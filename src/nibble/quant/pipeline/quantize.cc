@@ -10,23 +10,24 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
-#include "nibble/base/hash.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/hash/hash.h"
 #include "nibble/base/memory_budget.h"
 #include "nibble/base/parallel.h"
 #include "nibble/base/ranks/ranks.h"
 #include "nibble/container/safetensors/index.h"
 #include "nibble/container/safetensors/writer.h"
-#include "nibble/quant/pipeline/check.h"
-#include "nibble/quant/pipeline/execute.h"
-#include "nibble/quant/pipeline/journal.h"
-#include "nibble/quant/pipeline/layout.h"
-#include "nibble/quant/pipeline/output_place.h"
+#include "nibble/quant/pipeline/check/check.h"
+#include "nibble/quant/pipeline/check/publish.h"
+#include "nibble/quant/pipeline/check/receipt.h"
+#include "nibble/quant/pipeline/execute/checksum.h"
+#include "nibble/quant/pipeline/execute/execute.h"
+#include "nibble/quant/pipeline/partial/journal.h"
 #include "nibble/quant/pipeline/partial/partial.h"
 #include "nibble/quant/pipeline/partial/shared_work.h"
 #include "nibble/quant/pipeline/partial/source_watch.h"
-#include "nibble/quant/pipeline/publish.h"
-#include "nibble/quant/pipeline/receipt.h"
+#include "nibble/quant/pipeline/plan/layout.h"
+#include "nibble/quant/pipeline/plan/output_place.h"
 
 namespace nibble::quant {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nibble/base/progress.h"
-#include "nibble/quant/pipeline/plan.h"
+#include "nibble/quant/pipeline/plan/plan.h"
 
 namespace nibble::quant {
 
@@ -29,9 +29,9 @@ struct QuantizeReport {
 // becomes true: kInterrupted) or a full disk the same call goes on from there
 // and gives the same bytes. Any other failure removes what was written.
 // source must stay unchanged meanwhile. With options.ranks every process of the
-// job makes the same call; the report of rank 0 counts. Throws what make_plan throws,
-// kCorruptData for weights that are not finite, kIo, kCheckFailed when what was
-// read back differs. One call at a time a process.
+// job makes the same call; the report of rank 0 counts. Throws what make_plan
+// throws, kCorruptData for weights that are not finite, kIo, kCheckFailed when
+// what was read back differs. One call at a time a process.
 [[nodiscard]] QuantizeReport quantize(const load::CheckpointDirectory& source,
                                       const Recipe& recipe,
                                       const QuantizeOptions& options,

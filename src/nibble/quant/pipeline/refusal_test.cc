@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/safetensors/reader.h"
+#include "nibble/quant/pipeline/check/receipt.h"
 #include "nibble/quant/pipeline/quantize.h"
-#include "nibble/quant/pipeline/receipt.h"
 #include "nibble/quant/pipeline/tiny_checkpoint.h"
 #include "nibble/tensor/convert.h"
 #include "temporary_directory.h"

@@ -12,7 +12,7 @@
 
 #include "expect_error.h"
 #include "nibble/base/parallel.h"
-#include "nibble/quant/pipeline/journal.h"
+#include "nibble/quant/pipeline/partial/journal.h"
 #include "nibble/quant/pipeline/quantize.h"
 #include "nibble/quant/pipeline/tiny_checkpoint.h"
 #include "temporary_directory.h"

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/quant/pipeline/resume_fixture.h"
 
 namespace nibble::quant {

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "nibble/container/safetensors/index.h"
 #include "nibble/container/safetensors/writer.h"
 #include "nibble/tensor/convert.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "nibble/base/file.h"
-#include "nibble/quant/pipeline/engine_facts.h"
+#include "nibble/base/files/file.h"
+#include "nibble/quant/pipeline/plan/engine_facts.h"
 #include "nibble/quant/planning/write_probe.h"
 
 namespace nibble::quant {

@@ -11,7 +11,7 @@
 #include "nibble/load/checkpoint_directory.h"
 #include "nibble/quant/engines/assess.h"
 #include "nibble/quant/engines/tensor_parallel.h"
-#include "nibble/quant/pipeline/plan.h"
+#include "nibble/quant/pipeline/plan/plan.h"
 #include "nibble/quant/planning/probe.h"
 
 namespace nibble::quant {

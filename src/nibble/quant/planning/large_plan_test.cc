@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/quant/engines/tensor_parallel.h"
-#include "nibble/quant/pipeline/engine_facts.h"
-#include "nibble/quant/pipeline/plan.h"
+#include "nibble/quant/pipeline/plan/engine_facts.h"
+#include "nibble/quant/pipeline/plan/plan.h"
 #include "nibble/quant/planning/header_checkpoint_for_tests.h"
 #include "temporary_directory.h"
 

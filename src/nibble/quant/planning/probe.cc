@@ -6,10 +6,10 @@
 #include <optional>
 #include <tuple>
 
-#include "nibble/base/hash.h"
+#include "nibble/base/hash/hash.h"
 #include "nibble/base/parallel.h"
-#include "nibble/quant/pipeline/pack_tile.h"
-#include "nibble/quant/pipeline/read_matrix.h"
+#include "nibble/quant/pipeline/execute/pack_tile.h"
+#include "nibble/quant/pipeline/matrix/read_matrix.h"
 #include "nibble/quant/planning/write_probe.h"
 
 namespace nibble::quant {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nibble/load/checkpoint_directory.h"
-#include "nibble/quant/pipeline/plan.h"
+#include "nibble/quant/pipeline/plan/plan.h"
 
 namespace nibble::quant {
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/files/json.h"
 #include "nibble/quant/recipe/keys.h"
 
 namespace nibble::quant {

@@ -9,7 +9,7 @@
 #include <openssl/evp.h>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 
 namespace nibble::store::hub {
 namespace {

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
-#include "nibble/base/hash.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/files/json.h"
+#include "nibble/base/hash/hash.h"
 #include "nibble/base/parallel.h"
 #include "nibble/base/units.h"
-#include "nibble/quant/pipeline/publish.h"
+#include "nibble/quant/pipeline/check/publish.h"
 #include "nibble/store/lock.h"
 
 namespace nibble::store::hub {

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/file.h"
+#include "nibble/base/files/json.h"
 #include "nibble/store/hub/fake_hub.h"
 #include "nibble/store/hub/http.h"
 #include "temporary_directory.h"

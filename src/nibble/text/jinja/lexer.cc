@@ -6,7 +6,7 @@
 #include "nibble/base/error.h"
 #include "nibble/text/jinja/limits.h"
 #include "nibble/text/jinja/text_tools.h"
-#include "nibble/text/utf8.h"
+#include "nibble/text/unicode/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

@@ -5,7 +5,7 @@
 #include <utf8proc.h>
 
 #include "nibble/base/error.h"
-#include "nibble/text/utf8.h"
+#include "nibble/text/unicode/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/quant/formats/compressed_tensors/bits.h"
-#include "nibble/quant/formats/compressed_tensors/declaration.h"
+#include "nibble/quant/formats/compressed_tensors/bits/bits.h"
+#include "nibble/quant/formats/compressed_tensors/config/declaration.h"
 #include "nibble/quant/formats/compressed_tensors/modules.h"
 #include "nibble/tensor/convert.h"
 

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "nibble/base/error.h"
-#include "nibble/quant/formats/compressed_tensors/bits.h"
+#include "nibble/quant/formats/compressed_tensors/bits/bits.h"
 #include "nibble/quant/formats/compressed_tensors/checkpoint.h"
-#include "nibble/quant/formats/compressed_tensors/config_entry.h"
-#include "nibble/quant/formats/compressed_tensors/declaration.h"
-#include "nibble/quant/formats/compressed_tensors/layout.h"
+#include "nibble/quant/formats/compressed_tensors/config/config_entry.h"
+#include "nibble/quant/formats/compressed_tensors/config/declaration.h"
+#include "nibble/quant/formats/compressed_tensors/config/layout.h"
 
 namespace nibble::quant {
 namespace {

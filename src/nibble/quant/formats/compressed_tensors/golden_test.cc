@@ -11,7 +11,7 @@
 #include <openssl/evp.h>
 
 #include "expect_error.h"
-#include "nibble/base/json.h"
+#include "nibble/base/files/json.h"
 #include "nibble/container/safetensors/reader.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/formats/compressed_tensors/format.h"

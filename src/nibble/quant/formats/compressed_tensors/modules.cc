@@ -11,7 +11,7 @@
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
 #include "nibble/model/family.h"
-#include "nibble/quant/formats/compressed_tensors/bits.h"
+#include "nibble/quant/formats/compressed_tensors/bits/bits.h"
 
 namespace nibble::quant::compressed_tensors {
 namespace {

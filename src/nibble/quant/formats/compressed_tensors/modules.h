@@ -8,8 +8,8 @@
 
 #include "nibble/container/checkpoint.h"
 #include "nibble/quant/core/number_spec.h"
-#include "nibble/quant/formats/compressed_tensors/declaration.h"
-#include "nibble/quant/formats/compressed_tensors/layout.h"
+#include "nibble/quant/formats/compressed_tensors/config/declaration.h"
+#include "nibble/quant/formats/compressed_tensors/config/layout.h"
 
 namespace nibble::quant::compressed_tensors {
 

@@ -10,7 +10,7 @@
 #include "nibble/base/error.h"
 #include "nibble/container/remap.h"
 #include "nibble/load/checkpoint_directory.h"
-#include "nibble/load/meta_shards.h"
+#include "nibble/load/native/meta_shards.h"
 #include "nibble/quant/core/registry.h"
 #include "nibble/quant/formats/meta/shard_module.h"
 #include "reference_data.h"

@@ -4,8 +4,8 @@
 #include <system_error>
 
 #include "nibble/base/error.h"
-#include "nibble/base/file.h"
-#include "nibble/quant/pipeline/output_place.h"
+#include "nibble/base/files/file.h"
+#include "nibble/quant/pipeline/plan/output_place.h"
 
 namespace nibble::quant {
 namespace {

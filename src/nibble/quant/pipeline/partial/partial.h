@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nibble/quant/pipeline/journal.h"
+#include "nibble/quant/pipeline/partial/journal.h"
 
 namespace nibble::quant {
 

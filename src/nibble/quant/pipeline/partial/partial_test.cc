@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "expect_error.h"
-#include "nibble/base/file.h"
+#include "nibble/base/files/file.h"
 #include "temporary_directory.h"
 
 namespace nibble::quant {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "nibble/base/ranks/ranks.h"
-#include "nibble/quant/pipeline/execute.h"
-#include "nibble/quant/pipeline/journal.h"
+#include "nibble/quant/pipeline/execute/execute.h"
+#include "nibble/quant/pipeline/partial/journal.h"
 
 namespace nibble::quant {
 

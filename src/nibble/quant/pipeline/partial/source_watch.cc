@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "nibble/base/error.h"
-#include "nibble/base/hash.h"
+#include "nibble/base/hash/hash.h"
 
 namespace nibble::quant {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "nibble/base/cpu.h"
-#include "nibble/quant/core/encode_tile.h"
+#include "nibble/quant/core/kernels/encode_tile.h"
 
 namespace nibble::quant::fp8 {
 

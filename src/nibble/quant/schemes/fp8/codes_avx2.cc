@@ -1,4 +1,4 @@
-#include "nibble/quant/core/vector_avx2.h"
+#include "nibble/quant/core/kernels/vector_avx2.h"
 // The loops use the vectors above.
 #include "nibble/quant/schemes/fp8/codes_loops.h"
 

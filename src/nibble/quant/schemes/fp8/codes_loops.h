@@ -1,6 +1,6 @@
 #pragma once
 
-#include "nibble/quant/core/code_loops.h"
+#include "nibble/quant/core/kernels/code_loops.h"
 #include "nibble/quant/schemes/fp8/codes_x86.h"
 
 // Only for sources built for one instruction set.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "nibble/quant/core/code_runs.h"
+#include "nibble/quant/core/kernels/code_runs.h"
 
 namespace nibble::quant::integer {
 
