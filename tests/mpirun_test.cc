@@ -62,6 +62,15 @@ TEST_P(RankCounts, GiveTheBytesOfOneProcess) {
   EXPECT_GT(document.at("peak_rss_bytes"), 0);
 }
 
+TEST_P(RankCounts, PrintAPlanOnce) {
+  const ScratchDirectory scratch;
+  std::vector<std::string> line = command_here(scratch);
+  line.insert(line.end(), {"--dry-run", "--json"});
+  const ProgramResult run = mpirun(GetParam(), line);
+  ASSERT_EQ(run.status, 0) << run.error;
+  EXPECT_TRUE(Json::parse(run.out).contains("tensors"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, RankCounts, testing::Values(1, 3, 8));
 
 TEST_F(Ranks, ALostOneEndsTheJobAndAnotherNumberGoesOn) {

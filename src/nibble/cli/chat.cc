@@ -136,7 +136,7 @@ void add_chat(CLI::App& app, Session& session) {
       [options](Session& now) { return chat(*options, now); });
   command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("PATH");
+      ->type_name("MODEL");
   command.add_option("--system", options->system, "System message")
       ->type_name("TEXT");
   command

@@ -145,7 +145,7 @@ void add_eval(CLI::App& app, Session& session) {
       [options](Session& now) { return eval(*options, now); });
   command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("PATH");
+      ->type_name("MODEL");
   command.add_option("--text", options->text, "Text to measure on")
       ->type_name("FILE");
   command
@@ -166,7 +166,7 @@ void add_eval(CLI::App& app, Session& session) {
       .add_option("--reference",
                   options->reference,
                   "Model whose predictions are the standard")
-      ->type_name("PATH");
+      ->type_name("MODEL");
   add_load_options(command, options->loading);
   command.add_flag("--json", options->json, "One JSON document");
 }

@@ -91,7 +91,7 @@ void add_generate(CLI::App& app, Session& session) {
                   [options](Session& now) { return generate(*options, now); });
   command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("PATH");
+      ->type_name("MODEL");
   command.add_option("--prompt", options->prompt, "Text to continue")
       ->type_name("TEXT");
   command

@@ -112,7 +112,7 @@ void add_inspect(CLI::App& app, Session& session) {
                   options->path,
                   "Model directory, or a file: safetensors or gpt-fast's")
       ->required()
-      ->type_name("PATH");
+      ->type_name("MODEL|FILE");
   command.add_flag("--layers", options->layers, "Layer by layer");
   command.add_flag("--json", options->json, "One JSON document");
 }

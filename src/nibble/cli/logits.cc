@@ -67,7 +67,7 @@ void add_logits(CLI::App& app, Session& session) {
       });
   command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("PATH");
+      ->type_name("MODEL");
   command.add_option("--ids", options->ids, "File: a JSON array of token ids")
       ->required()
       ->type_name("FILE");

@@ -1,5 +1,6 @@
 #include "nibble/quant/pipeline/quantize.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -311,7 +312,10 @@ int quantize(const Options& options, const Session& session) {
     (void)quant::engine_named(engine);
   }
   if (options.dry_run) {
-    return print_plan(options, session);
+    const std::atomic<bool> never = false;  // nothing to leave in order
+    return run_in_ranks(session, never, [&](Ranks& ranks) {
+      return ranks.rank() == 0 ? print_plan(options, session) : kDone;
+    });
   }
   set_interrupt_hint(kGoOnHint);
   const InterruptScope scope;

@@ -57,7 +57,7 @@ void add_report(CLI::App& app, Session& session) {
       .add_option(
           "directory", options->directory, "Checkpoint directory, or a name")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|NAME");
   command
       .add_option("-o,--output",
                   options->output,

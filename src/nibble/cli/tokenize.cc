@@ -133,7 +133,7 @@ void add_tokenize(CLI::App& app, Session& session) {
                   });
   command.add_option("model", options->model, kModelHelp)
       ->required()
-      ->type_name("PATH");
+      ->type_name("MODEL");
   CLI::Option* text =
       command.add_option("--text", options->text, "Text (standard input)")
           ->type_name("TEXT");

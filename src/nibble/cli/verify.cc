@@ -108,7 +108,7 @@ void add_verify(CLI::App& app, Session& session) {
                   });
   command.add_option("directory", options->directory, "Quantized directory")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|NAME");
   command
       .add_option("--source",
                   options->source,

@@ -1,6 +1,7 @@
 // What packages and shells ask the program for: completion scripts, what may
 // follow on a command line, and the manual page.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "nibble/cli/shell/complete.h"
 #include "nibble/cli/shell/manual.h"
 #include "nibble/cli/shell/scripts.h"
+#include "nibble/store/catalogue.h"
 
 namespace nibble::cli {
 namespace {
@@ -26,6 +28,11 @@ void print_candidates(const Candidates& candidates) {
   if (candidates.directories) {
     print(":directories\n");
   }
+}
+
+std::vector<std::string> names_in_store() {
+  const std::optional<store::Store> place = store::find_user_store();
+  return place ? store::names(*place) : std::vector<std::string>();
 }
 
 }  // namespace
@@ -56,7 +63,8 @@ void add_shell_commands(CLI::App& app, Session& session) {
                   "Prints what may follow on a command line, for the scripts",
                   "nibble complete -- quantize --rec",
                   [words, &app](Session&) {
-                    print_candidates(complete(app, *words));
+                    print_candidates(
+                        complete(app, *words, [] { return names_in_store(); }));
                     return kDone;
                   });
   completing.group("");

@@ -29,7 +29,8 @@ const CLI::App* find_command(const CLI::App& command, const std::string& word) {
 
 class Completer {
  public:
-  explicit Completer(const std::string& typed) : typed_(typed) {}
+  Completer(const std::string& typed, StoreNames store_names)
+      : typed_(typed), store_names_(store_names) {}
 
   Candidates take() { return std::move(candidates_); }
 
@@ -56,30 +57,45 @@ class Completer {
     }
   }
 
-  // The values of an option or argument, by the name of its kind.
+  // The values of an option or argument, by the names of its kinds or the
+  // words themselves: "exact|reference", "DIR|FILE".
   void add_values(const CLI::Option& option) {
-    const std::string kind = value_name(option);
-    if (kind.find('|') != std::string::npos && kind != "DIR|FILE") {
-      for (std::size_t from = 0; from <= kind.size();) {
-        const std::size_t end = std::min(kind.find('|', from), kind.size());
-        add(kind.substr(from, end - from), "");
-        from = end + 1;
-      }
-    } else if (kind == "RECIPE") {
-      for (const quant::BuiltinRecipe& recipe : quant::builtin_recipes()) {
-        add(std::string(recipe.name), std::string(recipe.description));
-      }
-      candidates_.files = true;
-    } else if (kind == "FILE" || kind == "PATH" || kind == "DIR|FILE") {
-      candidates_.files = true;
-    } else if (kind == "DIR" || kind == "SRC" || kind == "MODEL" ||
-               kind == "OUT") {
-      candidates_.directories = true;
+    const std::string kinds = value_name(option);
+    for (std::size_t from = 0; from <= kinds.size();) {
+      const std::size_t end = std::min(kinds.find('|', from), kinds.size());
+      add_kind(kinds.substr(from, end - from), option);
+      from = end + 1;
     }
   }
 
  private:
+  void add_kind(const std::string& kind, const CLI::Option& option) {
+    const bool names_model = kind == "SRC" || kind == "MODEL" || kind == "NAME";
+    if (kind == "RECIPE") {
+      for (const quant::BuiltinRecipe& recipe : quant::builtin_recipes()) {
+        add(std::string(recipe.name), std::string(recipe.description));
+      }
+      candidates_.files = true;
+    } else if (kind == "FILE") {
+      candidates_.files = true;
+    } else if (kind == "DIR" || kind == "OUT") {
+      candidates_.directories = true;
+    } else if (names_model) {
+      // A file: gpt-fast's model.pth.
+      candidates_.files = candidates_.files || kind != "NAME";
+      if (kind != "NAME" || option.get_positional()) {
+        for (const std::string& name : store_names_()) {
+          add(name, "");
+        }
+      }
+    } else if (kind.find_first_of("abcdefghijklmnopqrstuvwxyz") !=
+               std::string::npos) {
+      add(kind, "");
+    }
+  }
+
   const std::string& typed_;
+  StoreNames store_names_;
   Candidates candidates_;
 };
 
@@ -99,7 +115,9 @@ const CLI::Option* argument_at(const CLI::App& command, std::size_t taken) {
 
 }  // namespace
 
-Candidates complete(const CLI::App& app, std::span<const std::string> words) {
+Candidates complete(const CLI::App& app,
+                    std::span<const std::string> words,
+                    StoreNames store_names) {
   const CLI::App* command = &app;
   const CLI::Option* waiting = nullptr;  // for its value
   std::size_t arguments = 0;
@@ -126,7 +144,7 @@ Candidates complete(const CLI::App& app, std::span<const std::string> words) {
     typed.clear();
   }
 
-  Completer completer(typed);
+  Completer completer(typed, store_names);
   if (waiting != nullptr) {
     completer.add_values(*waiting);
   } else if (typed.starts_with("-")) {

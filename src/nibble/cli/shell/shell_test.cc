@@ -27,15 +27,23 @@ class Shell : public ::testing::Test {
     add_quantize(app_, session_);
     add_generate(app_, session_);
     add_recipes(app_, session_);
+    add_verify(app_, session_);
     add_shell_commands(app_, session_);
   }
 
   std::vector<std::string> words(const std::vector<std::string>& typed) {
     std::vector<std::string> found;
-    for (const Candidates::Word& word : complete(app_, typed).words) {
+    for (const Candidates::Word& word : candidates(typed).words) {
       found.push_back(word.text);
     }
     return found;
+  }
+
+  Candidates candidates(const std::vector<std::string>& typed) {
+    const auto names = [] {
+      return std::vector<std::string>{"org/model", "model-int4"};
+    };
+    return complete(app_, typed, names);
   }
 
   Session session_;
@@ -54,6 +62,15 @@ TEST_F(Shell, OptionsOfTheCommandAndOfTheProgramAreOffered) {
   EXPECT_THAT(words({"quantize", "--vers"}), IsEmpty());
 }
 
+TEST_F(Shell, NamesOfTheStoreAreOfferedWhereAModelMayStand) {
+  EXPECT_THAT(words({"quantize", "org"}), ElementsAre("org/model"));
+  EXPECT_THAT(words({"generate", ""}), ElementsAre("org/model", "model-int4"));
+  EXPECT_THAT(words({"verify", "model"}), ElementsAre("model-int4"));
+  EXPECT_TRUE(candidates({"verify", ""}).directories);
+  EXPECT_THAT(words({"quantize", "-o", ""}), IsEmpty());
+  EXPECT_THAT(words({"quantize", "m", "--scheme", ""}), IsEmpty());
+}
+
 TEST_F(Shell, ValuesOfAnOptionAreOffered) {
   EXPECT_THAT(words({"quantize", "--numerics", ""}),
               ElementsAre("exact", "reference"));
@@ -61,16 +78,13 @@ TEST_F(Shell, ValuesOfAnOptionAreOffered) {
               ElementsAre("reference"));
   EXPECT_THAT(words({"quantize", "x", "--recipe", "int8"}),
               ElementsAre("int8", "int8-w8a8"));
-  EXPECT_TRUE(
-      complete(app_, std::vector<std::string>{"quantize", "--recipe", ""})
-          .files);
+  EXPECT_TRUE(candidates({"quantize", "--recipe", ""}).files);
 }
 
-TEST_F(Shell, ArgumentsAreDirectoriesOrNames) {
-  EXPECT_TRUE(
-      complete(app_, std::vector<std::string>{"quantize", ""}).directories);
-  EXPECT_FALSE(complete(app_, std::vector<std::string>{"quantize", "m", ""})
-                   .directories);
+TEST_F(Shell, ArgumentsArePathsOrNames) {
+  EXPECT_TRUE(candidates({"quantize", ""}).files);
+  EXPECT_FALSE(candidates({"quantize", "m", ""}).files);
+  EXPECT_TRUE(candidates({"quantize", "m", "-o", ""}).directories);
   EXPECT_THAT(words({"recipes", "show", "fp8-b"}), ElementsAre("fp8-block"));
   EXPECT_THAT(words({"recipes", "s"}), ElementsAre("show", "schemes"));
 }

@@ -131,6 +131,9 @@ class Verifier {
   [[nodiscard]] load::CheckpointDirectory open_source(
       const fs::path& path) const;
   void compare_with(const fs::path& source);
+  void compare_figures(const std::string& module,
+                       const ErrorFigures& found,
+                       const ErrorFigures& stated);
   void compare_copies(const load::CheckpointDirectory& source);
 
   const fs::path path_;
@@ -416,15 +419,8 @@ void Verifier::compare_with(const fs::path& path) {
     }
     report_.layers.push_back({modules[i], *figures[i]});
     const auto before = stated.find(modules[i]);
-    if (before != stated.end() &&
-        !(std::fabs(before->second.relative_mse - figures[i]->relative_mse) <=
-          kFigureTolerance * (1 + figures[i]->relative_mse))) {
-      problem(
-          fmt::format("module {}: found relative error {}, expected {} as "
-                      "in the receipt",
-                      printable(modules[i]),
-                      figures[i]->relative_mse,
-                      before->second.relative_mse));
+    if (before != stated.end()) {
+      compare_figures(modules[i], *figures[i], before->second);
     }
   }
   compare_copies(source);
@@ -437,6 +433,25 @@ void Verifier::compare_with(const fs::path& path) {
       problem(std::move(text));
     }
   }
+}
+
+void Verifier::compare_figures(const std::string& module,
+                               const ErrorFigures& found,
+                               const ErrorFigures& stated) {
+  const auto compare = [&](const char* what, double now, double then) {
+    // Not a number is not near anything.
+    if (!(std::fabs(now - then) <= kFigureTolerance * (1 + std::fabs(now)))) {
+      problem(
+          fmt::format("module {}: found {} {}, expected {} as in the receipt",
+                      printable(module),
+                      what,
+                      now,
+                      then));
+    }
+  };
+  compare("relative error", found.relative_mse, stated.relative_mse);
+  compare("cosine", found.cosine, stated.cosine);
+  compare("largest error", found.max_abs, stated.max_abs);
 }
 
 // Tensors that were copied have the source's bytes.

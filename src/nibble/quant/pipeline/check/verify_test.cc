@@ -91,6 +91,25 @@ TEST_F(Verify, RecomputesTheReceiptsErrorsFromTheSource) {
   }
 }
 
+TEST_F(Verify, FindsEachFigureThatTheReceiptMisstates) {
+  const std::string text = read_text_file(output_ / "nibble.json");
+  for (const auto& [key, what] :
+       {std::pair("relative_mse", "found relative error"),
+        std::pair("cosine", "found cosine"),
+        std::pair("max_abs", "found largest error")}) {
+    json receipt = json::parse(text);
+    for (json& tensor : receipt.at("tensors")) {
+      if (tensor.contains("layers")) {
+        json& figure = tensor.at("layers").at(0).at(key);
+        figure = figure.get<double>() + 1e-6;
+        break;
+      }
+    }
+    temporary_.add("out/nibble.json", receipt.dump());
+    expect_problem(what, true);
+  }
+}
+
 TEST_F(Verify, FindsAChangedBit) {
   const File file = File::open_write(output_ / "model.safetensors");
   std::byte byte{};
