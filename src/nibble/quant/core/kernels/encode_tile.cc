@@ -242,6 +242,29 @@ Quantized empty_result(const NumberSpec& spec,
 
 }  // namespace
 
+CodeFunctions pick_functions(const CodeKernels& portable,
+                             const CodeKernels& fast,
+                             DType dtype,
+                             DType scale_dtype,
+                             Numerics numerics) {
+  const std::size_t mode = numerics == Numerics::kReference ? 1 : 0;
+  switch (dtype) {
+    case DType::kF32:
+      return {portable.f32[mode], fast.f32[mode]};
+    case DType::kF16:
+      return {portable.f16[mode], fast.f16[mode]};
+    case DType::kBF16:
+      return scale_dtype == DType::kBF16
+                 ? CodeFunctions{portable.bf16_short[mode],
+                                 fast.bf16_short[mode]}
+                 : CodeFunctions{portable.bf16[mode], fast.bf16[mode]};
+    default:
+      fail(ErrorCode::kUnsupported,
+           "weights: found {}, expected F32, F16 or BF16",
+           dtype_name(dtype));
+  }
+}
+
 Quantized encode_tile(const NumberSpec& spec,
                       ConstTensorView weight,
                       const EncodeOptions& options,

@@ -16,6 +16,15 @@ struct CodeFunctions {
   CodeFn fast = nullptr;
 };
 
+// Those for weights of a dtype and scales of a dtype, out of the portable
+// kernels of a scheme and its fast ones (all null where there are none).
+// kUnsupported for weights other than F32, F16 and BF16.
+[[nodiscard]] CodeFunctions pick_functions(const CodeKernels& portable,
+                                           const CodeKernels& fast,
+                                           DType dtype,
+                                           DType scale_dtype,
+                                           Numerics numerics);
+
 // Scheme::encode of every scheme whose scale follows from a range alone: walks
 // the scale grid in strips that stay in the first-level cache, takes ranges,
 // chooses scales (scale_rule.h) and has the codes filled. One thread.

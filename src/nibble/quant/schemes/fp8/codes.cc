@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "nibble/base/error.h"
 #include "nibble/quant/schemes/fp8/codes_x86.h"
 #include "nibble/tensor/convert.h"
 
@@ -33,11 +32,11 @@ void fill(const CodeRuns& job) {
   }
 }
 
-template <DType kType>
-CodeFn portable(Numerics numerics) {
-  return numerics == Numerics::kReference ? fill<kType, true>
-                                          : fill<kType, false>;
-}
+constexpr CodeKernels kPortable = {
+    {fill<DType::kF32, false>, fill<DType::kF32, true>},
+    {fill<DType::kF16, false>, fill<DType::kF16, true>},
+    {fill<DType::kBF16, false>, fill<DType::kBF16, true>},
+    {fill<DType::kBF16, false>, fill<DType::kBF16, true>}};
 
 void values(const std::uint8_t* codes,
             std::size_t count,
@@ -72,21 +71,7 @@ CodeFunctions code_functions(DType dtype,
 #else
   static_cast<void>(isa);
 #endif
-  const std::size_t mode = numerics == Numerics::kReference ? 1 : 0;
-  switch (dtype) {
-    case DType::kF32:
-      return {portable<DType::kF32>(numerics), fast.f32[mode]};
-    case DType::kBF16:
-      return {
-          portable<DType::kBF16>(numerics),
-          (scale_dtype == DType::kBF16 ? fast.bf16_short : fast.bf16)[mode]};
-    case DType::kF16:
-      return {portable<DType::kF16>(numerics), fast.f16[mode]};
-    default:
-      fail(ErrorCode::kUnsupported,
-           "weights: found {}, expected F32, F16 or BF16",
-           dtype_name(dtype));
-  }
+  return pick_functions(kPortable, fast, dtype, scale_dtype, numerics);
 }
 
 ValueFn value_function(Isa isa) {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "nibble/quant/schemes/common/isa_checks_for_tests.h"
 #include "nibble/quant/schemes/fp8/codes.h"
 #include "nibble/quant/schemes/fp8/scheme.h"
 #include "weight_patterns.h"
@@ -27,11 +27,6 @@ std::vector<NumberSpec> specs() {
     all.push_back(spec);
   }
   return all;
-}
-
-bool same(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() &&
-         std::memcmp(a.view().data(), b.view().data(), a.bytes()) == 0;
 }
 
 class Fp8Isa : public ::testing::TestWithParam<Isa> {};
@@ -61,52 +56,22 @@ TEST_P(Fp8Isa, GivesTheBytesOfThePortableReference) {
                                numerics == Numerics::kReference) +
                    describe(LayerSpec{spec, {}});
           };
-          ASSERT_TRUE(same(found.scales, expected.scales)) << where();
-          ASSERT_TRUE(same(found.codes, expected.codes)) << where();
+          ASSERT_TRUE(same_bytes(found.scales, expected.scales)) << where();
+          ASSERT_TRUE(same_bytes(found.codes, expected.codes)) << where();
         }
       }
     }
   }
 }
 
-// Compares the code kernels alone, on runs with given scales.
-void expect_same_codes(const CodeFunctions& functions,
-                       CodeRuns job,
-                       std::size_t count) {
-  job.runs = 1;
-  job.length = count;
-  job.low = -128;
-  job.high = 127;
-  std::vector<std::uint8_t> expected(count);
-  std::vector<std::uint8_t> found(count);
-  job.codes = expected.data();
-  functions.portable(job);
-  job.codes = found.data();
-  functions.fast(job);
-  ASSERT_EQ(found, expected) << "scale " << *job.scales;
-}
-
 TEST_P(Fp8Isa, DividesEveryPairOfBF16Significands) {
   if (!cpu_has(GetParam())) {
     GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
   }
-  // Weights from 2^-12 to 2^9 times the scale's power of two, all mantissas.
-  std::vector<std::uint16_t> weights;
-  for (int bits = (127 - 12) << 7; bits < (127 + 9) << 7; ++bits) {
-    weights.push_back(static_cast<std::uint16_t>(bits));
-    weights.push_back(static_cast<std::uint16_t>(bits | 0x8000));
-  }
   for (const Numerics numerics : {Numerics::kExact, Numerics::kReference}) {
     for (const DType scales : {DType::kBF16, DType::kF32}) {
-      const CodeFunctions functions =
-          fp8::code_functions(DType::kBF16, scales, numerics, GetParam());
-      for (int mantissa = 0; mantissa < 128; ++mantissa) {
-        const float scale =
-            bf16_to_float(static_cast<std::uint16_t>(0x3F80 + mantissa));
-        expect_same_codes(functions,
-                          {.weight = weights.data(), .scales = &scale},
-                          weights.size());
-      }
+      expect_pairs_divided(
+          fp8::code_functions(DType::kBF16, scales, numerics, GetParam()));
     }
   }
 }
@@ -160,54 +125,16 @@ TEST_P(Fp8Isa, DividesFloatsNextToATieLikeADivision) {
   if (!cpu_has(GetParam())) {
     GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
   }
-  const CodeFunctions functions = fp8::code_functions(
-      DType::kF32, DType::kF32, Numerics::kExact, GetParam());
-  std::mt19937 random(7);
-  std::uniform_real_distribution<float> scales(0x1p-59F, 0x1p-57F);
-  for (int round = 0; round < 500; ++round) {
-    // Scales over the whole fast domain.
-    const float scale = std::ldexp(scales(random), round % 117);
-    std::vector<float> weights;
-    for (int code = -127; code < 127; ++code) {
-      const float tie = (static_cast<float>(code) + 0.5F) * scale;
-      weights.push_back(std::nextafter(tie, -HUGE_VALF));
-      weights.push_back(tie);
-      weights.push_back(std::nextafter(tie, HUGE_VALF));
-    }
-    expect_same_codes(functions,
-                      {.weight = weights.data(), .scales = &scale},
-                      weights.size());
-  }
+  expect_ties_divided(fp8::code_functions(
+      DType::kF32, DType::kF32, Numerics::kExact, GetParam()));
 }
 
-// Every code, at every offset into a vector, and every length of the last one.
 TEST_P(Fp8Isa, DecodesToTheValuesOfThePortableReference) {
   if (!cpu_has(GetParam())) {
     GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
   }
-  std::vector<std::uint8_t> codes(256 + 64);
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    codes[i] = static_cast<std::uint8_t>(i);
-  }
-  const ValueFn portable = fp8::value_function(Isa::kPortable);
-  const ValueFn fast = fp8::value_function(GetParam());
-  for (std::size_t count = 1; count <= codes.size(); ++count) {
-    for (const float scale : {0.37F, 1e-38F, 3e35F}) {
-      std::vector<float> expected(count);
-      std::vector<float> found(count + 1, -1.0F);
-      portable(codes.data(), count, 3, scale, expected.data());
-      fast(codes.data(), count, 3, scale, found.data());
-      for (std::size_t i = 0; i < count; ++i) {
-        ASSERT_TRUE(found[i] == expected[i] ||
-                    (std::isnan(found[i]) && std::isnan(expected[i])))
-            << "code " << i << " of " << count << " scale " << scale;
-        ASSERT_TRUE(std::isnan(found[i]) ||
-                    std::signbit(found[i]) == std::signbit(expected[i]))
-            << i;
-      }
-      ASSERT_EQ(found[count], -1.0F) << "wrote beyond the end";
-    }
-  }
+  expect_same_values(fp8::value_function(Isa::kPortable),
+                     fp8::value_function(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All,

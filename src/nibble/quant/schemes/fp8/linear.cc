@@ -7,8 +7,8 @@
 
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
-#include "nibble/base/parallel.h"
 #include "nibble/quant/schemes/common/fp8_grid.h"
+#include "nibble/quant/schemes/common/tiled_linear.h"
 #include "nibble/quant/schemes/common/weight_tiles.h"
 #include "nibble/quant/schemes/fp8/linear_input.h"
 #include "nibble/quant/schemes/fp8/linear_kernels.h"
@@ -16,12 +16,9 @@
 namespace nibble::quant {
 namespace {
 
-// Tokens multiplied at a time: bounds the memory of rounded activations.
-constexpr std::int64_t kTokenChunk = 512;
 // Columns of a panel: 32 rows x 1024 x 4 bytes = 128 KiB stay in the second
 // level cache while all tokens pass.
 constexpr std::int64_t kPanelColumns = 1024;
-constexpr int kPanelTiles = 2;
 constexpr std::int64_t kColumnMultiple = 4;
 
 const Fp8Kernels& kernels_for(Isa isa) {
@@ -75,72 +72,53 @@ void check_spec(const LayerSpec& spec,
                describe(spec));
 }
 
-class Fp8Linear final : public model::Linear {
+class Fp8Linear final : public TiledLinear {
  public:
   Fp8Linear(const LayerSpec& spec,
             std::int64_t rows,
             std::int64_t columns,
             const RowSource& codes,
-            std::optional<Tensor> bias,
-            std::optional<Tensor> input_scale,
+            const std::optional<Tensor>& bias,
+            const std::optional<Tensor>& input_scale,
             const backend::Backend& backend,
             Isa isa);
 
-  void forward(ConstTensorView x,
-               TensorView y,
-               backend::Stream& stream) const override;
-
   [[nodiscard]] std::size_t resident_bytes() const override {
-    return codes_.bytes() + scales_.bytes() + bias_.size() * sizeof(float);
-  }
-
-  [[nodiscard]] std::string description() const override {
-    return description_;
+    return codes_.bytes() + scales_.bytes() + bias_bytes();
   }
 
  private:
+  void multiply(std::span<const float> x,
+                std::int64_t tokens,
+                float* y) const override;
   void fill_tile(const Quantized& slab,
                  std::int64_t first_row,
                  std::int64_t tile);
   [[nodiscard]] Fp8Weights weights() const;
-
-  [[nodiscard]] std::int64_t tiles() const {
-    return divide_up(rows_, kTileRows);
-  }
-
-  void multiply_few(const RoundedInputs& inputs, float* y) const;
-  void multiply_many(const RoundedInputs& inputs,
-                     std::int64_t tokens,
-                     float* y) const;
   void multiply_panels(const RoundedInputs& inputs,
                        std::int64_t tile,
                        int tile_count,
                        std::span<float> out) const;
-  void store(const float* out,
-             std::int64_t out_stride,
-             std::int64_t first_row,
-             std::int64_t tokens,
-             float* y) const;
 
-  std::int64_t rows_;
   InputRounding rounding_;
   ScaleGrid grid_;
   const Fp8Kernels* kernels_;
-  std::string description_;
   Tensor codes_;  // (tiles, padded columns / 4, 16, 4) bytes
   ScaleTiles scales_;
-  std::vector<float> bias_;  // (rows) or empty
 };
 
 Fp8Linear::Fp8Linear(const LayerSpec& spec,
                      std::int64_t rows,
                      std::int64_t columns,
                      const RowSource& codes,
-                     std::optional<Tensor> bias,
-                     std::optional<Tensor> input_scale,
+                     const std::optional<Tensor>& bias,
+                     const std::optional<Tensor>& input_scale,
                      const backend::Backend& backend,
                      Isa isa)
-    : rows_(rows),
+    : TiledLinear(rows,
+                  columns,
+                  bias,
+                  describe(spec) + " " + std::string(isa_name(isa))),
       rounding_{&input_loops(isa),
                 spec.input,
                 static_input_scale(spec.input, input_scale),
@@ -148,10 +126,8 @@ Fp8Linear::Fp8Linear(const LayerSpec& spec,
                 round_up(columns, kColumnMultiple)},
       grid_(scale_grid(spec.weight, rows, columns)),
       kernels_(&kernels_for(isa)),
-      description_(describe(spec) + " " + std::string(isa_name(isa))),
       codes_(allocate_weights(backend, tiles() * kTileRows * rounding_.padded)),
-      scales_(spec.weight, rows, columns, backend),
-      bias_(float_bias(bias, rows)) {
+      scales_(spec.weight, rows, columns, backend) {
   for_each_tile(
       spec.weight,
       rows,
@@ -169,16 +145,15 @@ void Fp8Linear::fill_tile(const Quantized& slab,
   const auto from = std::as_const(slab.codes).view().raw<const std::uint8_t>();
   auto* to = codes_.view().raw<std::uint8_t>().data() +
              tile * kTileRows * rounding_.padded;
-  const std::int64_t columns = rounding_.columns;
   for (std::int64_t r = 0; r < kTileRows; ++r) {
     const std::int64_t row = tile * kTileRows + r;
     const std::uint8_t* codes =
-        row < rows_ ? from.data() + (row - first_row) * columns : nullptr;
+        row < rows() ? from.data() + (row - first_row) * columns() : nullptr;
     for (std::int64_t column = 0; column < rounding_.padded; ++column) {
       const std::int64_t run = column / kColumnMultiple;
       to[run * 64 + r * kColumnMultiple + column % kColumnMultiple] =
-          codes != nullptr && column < columns ? codes[column]
-                                               : std::uint8_t{0};
+          codes != nullptr && column < columns() ? codes[column]
+                                                 : std::uint8_t{0};
     }
   }
 }
@@ -192,64 +167,27 @@ Fp8Weights Fp8Linear::weights() const {
           grid_.columns};
 }
 
-void Fp8Linear::forward(ConstTensorView x,
-                        TensorView y,
-                        backend::Stream& /*stream*/) const {
-  const std::int64_t tokens = x.dim(0);
-  const std::int64_t columns = rounding_.columns;
-  NIBBLE_CHECK(x.shape() == Shape({tokens, columns}) &&
-                   y.shape() == Shape({tokens, rows_}),
-               kInvalidArgument,
-               "linear of {} x {}: found x {} and y {}",
-               rows_,
-               columns,
-               to_string(x.shape()),
-               to_string(y.shape()));
-  const auto from = x.as<float>();
-  float* to = y.as<float>().data();
-  for (std::int64_t first = 0; first < tokens; first += kTokenChunk) {
-    const std::int64_t count = std::min(kTokenChunk, tokens - first);
-    const bool few = count <= kernels_->few_tokens;
-    const RoundedInputs inputs(
-        rounding_,
-        from.subspan(static_cast<std::size_t>(first * columns),
-                     static_cast<std::size_t>(count * columns)),
-        count,
-        few ? kernels_->few_tokens : kernels_->panel_tokens,
-        few ? kFp8HalfBias : 1.0F);
-    if (few) {
-      multiply_few(inputs, to + first * rows_);
-    } else {
-      multiply_many(inputs, count, to + first * rows_);
-    }
+void Fp8Linear::multiply(std::span<const float> x,
+                         std::int64_t tokens,
+                         float* y) const {
+  const bool few = tokens <= kernels_->few_tokens;
+  const RoundedInputs inputs(
+      rounding_,
+      x,
+      tokens,
+      few ? kernels_->few_tokens : kernels_->panel_tokens,
+      few ? kFp8HalfBias : 1.0F);
+  if (few) {
+    const Fp8Weights layer = weights();
+    each_tile(tokens, y, [&](std::int64_t tile, std::span<float> out) {
+      kernels_->few(layer, tile, inputs[0], out.data());
+    });
+  } else {
+    each_pair(
+        tokens, y, [&](std::int64_t first, int count, std::span<float> out) {
+          multiply_panels(inputs, first, count, out);
+        });
   }
-}
-
-void Fp8Linear::multiply_few(const RoundedInputs& inputs, float* y) const {
-  const Fp8Weights layer = weights();
-  const Fp8Inputs tokens = inputs[0];
-  // Enough chunks to balance the threads, few enough to cost nothing.
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, tiles() / (4 * thread_count()));
-  parallel_for(tiles(), grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> out(static_cast<std::size_t>(tokens.tokens * kTileRows));
-    for (std::int64_t tile = begin; tile < end; ++tile) {
-      kernels_->few(layer, tile, tokens, out.data());
-      store(out.data(), kTileRows, tile * kTileRows, tokens.tokens, y);
-    }
-  });
-}
-
-void Fp8Linear::multiply_many(const RoundedInputs& inputs,
-                              std::int64_t tokens,
-                              float* y) const {
-  parallel_for(tiles(), kPanelTiles, [&](std::int64_t begin, std::int64_t end) {
-    const auto count = static_cast<int>(end - begin);
-    const std::int64_t stride = count * kTileRows;
-    std::vector<float> out(static_cast<std::size_t>(tokens * stride));
-    multiply_panels(inputs, begin, count, out);
-    store(out.data(), stride, begin * kTileRows, tokens, y);
-  });
 }
 
 void Fp8Linear::multiply_panels(const RoundedInputs& inputs,
@@ -276,21 +214,6 @@ void Fp8Linear::multiply_panels(const RoundedInputs& inputs,
   }
 }
 
-void Fp8Linear::store(const float* out,
-                      std::int64_t out_stride,
-                      std::int64_t first_row,
-                      std::int64_t tokens,
-                      float* y) const {
-  const std::int64_t count = std::min(out_stride, rows_ - first_row);
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    for (std::int64_t r = 0; r < count; ++r) {
-      const float bias =
-          bias_.empty() ? 0.0F : bias_[static_cast<std::size_t>(first_row + r)];
-      y[t * rows_ + first_row + r] = out[t * out_stride + r] + bias;
-    }
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<model::Linear> make_fp8_linear(
@@ -298,37 +221,13 @@ std::unique_ptr<model::Linear> make_fp8_linear(
     std::int64_t rows,
     std::int64_t columns,
     const RowSource& codes,
-    std::optional<Tensor> bias,
-    std::optional<Tensor> input_scale,
-    backend::Backend& backend) {
-  return make_fp8_linear(spec,
-                         rows,
-                         columns,
-                         codes,
-                         std::move(bias),
-                         std::move(input_scale),
-                         backend,
-                         best_isa());
-}
-
-std::unique_ptr<model::Linear> make_fp8_linear(
-    const LayerSpec& spec,
-    std::int64_t rows,
-    std::int64_t columns,
-    const RowSource& codes,
-    std::optional<Tensor> bias,
-    std::optional<Tensor> input_scale,
+    const std::optional<Tensor>& bias,
+    const std::optional<Tensor>& input_scale,
     backend::Backend& backend,
     Isa isa) {
   check_spec(spec, rows, columns);
-  return std::make_unique<Fp8Linear>(spec,
-                                     rows,
-                                     columns,
-                                     codes,
-                                     std::move(bias),
-                                     std::move(input_scale),
-                                     backend,
-                                     isa);
+  return std::make_unique<Fp8Linear>(
+      spec, rows, columns, codes, bias, input_scale, backend, isa);
 }
 
 }  // namespace nibble::quant

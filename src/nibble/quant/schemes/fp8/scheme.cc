@@ -97,13 +97,8 @@ class Fp8Scheme final : public Scheme {
       std::optional<Tensor> input_scale,
       backend::Backend& backend) const override {
     check(spec, rows, columns);
-    return make_fp8_linear(spec,
-                           rows,
-                           columns,
-                           codes,
-                           std::move(bias),
-                           std::move(input_scale),
-                           backend);
+    return make_fp8_linear(
+        spec, rows, columns, codes, bias, input_scale, backend);
   }
 
  private:

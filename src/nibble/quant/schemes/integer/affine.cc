@@ -64,7 +64,7 @@ class AffineLinear final : public model::Linear {
                std::int64_t rows,
                std::int64_t columns,
                const RowSource& codes,
-               std::optional<Tensor> bias,
+               const std::optional<Tensor>& bias,
                backend::Backend& backend)
       : group_(spec.weight.group),
         groups_(scale_grid(spec.weight, rows, columns).columns),
@@ -83,7 +83,7 @@ class AffineLinear final : public model::Linear {
           tile.zeros.reset();
           return tile;
         },
-        std::move(bias),
+        bias,
         std::nullopt,
         backend);
   }
@@ -247,10 +247,10 @@ std::unique_ptr<model::Linear> make_linear(const LayerSpec& spec,
                                            std::int64_t rows,
                                            std::int64_t columns,
                                            const RowSource& codes,
-                                           std::optional<Tensor> bias,
+                                           const std::optional<Tensor>& bias,
                                            backend::Backend& backend) {
   return std::make_unique<AffineLinear>(
-      spec, rows, columns, codes, std::move(bias), backend);
+      spec, rows, columns, codes, bias, backend);
 }
 
 }  // namespace nibble::quant::affine

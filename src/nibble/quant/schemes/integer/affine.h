@@ -35,7 +35,7 @@ void decode_rows(const Quantized& quantized,
     std::int64_t rows,
     std::int64_t columns,
     const RowSource& codes,
-    std::optional<Tensor> bias,
+    const std::optional<Tensor>& bias,
     backend::Backend& backend);
 
 }  // namespace nibble::quant::affine

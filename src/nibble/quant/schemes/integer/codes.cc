@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "nibble/base/error.h"
 #include "nibble/quant/schemes/integer/codes_x86.h"
 #include "nibble/tensor/convert.h"
 
@@ -74,11 +73,10 @@ void fill(const CodeRuns& job) {
   }
 }
 
-template <typename Type>
-CodeFn portable(Numerics numerics) {
-  return numerics == Numerics::kReference ? fill<Type, true>
-                                          : fill<Type, false>;
-}
+constexpr CodeKernels kPortable = {{fill<F32, false>, fill<F32, true>},
+                                   {fill<F16, false>, fill<F16, true>},
+                                   {fill<BF16, false>, fill<BF16, true>},
+                                   {fill<BF16, false>, fill<BF16, true>}};
 
 void values(const std::uint8_t* codes,
             std::size_t count,
@@ -108,21 +106,7 @@ CodeFunctions code_functions(DType dtype,
 #else
   static_cast<void>(isa);
 #endif
-  const std::size_t mode = numerics == Numerics::kReference ? 1 : 0;
-  switch (dtype) {
-    case DType::kF32:
-      return {portable<F32>(numerics), fast.f32[mode]};
-    case DType::kBF16:
-      return {
-          portable<BF16>(numerics),
-          (scale_dtype == DType::kBF16 ? fast.bf16_short : fast.bf16)[mode]};
-    case DType::kF16:
-      return {portable<F16>(numerics), fast.f16[mode]};
-    default:
-      fail(ErrorCode::kUnsupported,
-           "weights: found {}, expected F32, F16 or BF16",
-           dtype_name(dtype));
-  }
+  return pick_functions(kPortable, fast, dtype, scale_dtype, numerics);
 }
 
 ValueFn value_function(Isa isa) {

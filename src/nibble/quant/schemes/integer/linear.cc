@@ -7,8 +7,8 @@
 
 #include "nibble/base/checked_math.h"
 #include "nibble/base/error.h"
-#include "nibble/base/parallel.h"
 #include "nibble/quant/schemes/common/fp8_grid.h"
+#include "nibble/quant/schemes/common/tiled_linear.h"
 #include "nibble/quant/schemes/common/weight_tiles.h"
 #include "nibble/quant/schemes/integer/linear_input.h"
 #include "nibble/quant/schemes/integer/linear_kernels.h"
@@ -19,12 +19,9 @@ namespace {
 constexpr std::int64_t kColumnMultiple = 8;
 // Most columns whose products fit into 32 bits together.
 constexpr std::int64_t kLargestBlock = 128;
-// Tokens multiplied at a time: bounds the memory of coded activations.
-constexpr std::int64_t kTokenChunk = 512;
 // Columns of a panel: 32 rows x 2048 x 2 bytes = 128 KiB stay in the second
 // level cache while all tokens pass.
 constexpr std::int64_t kPanelColumns = 2048;
-constexpr int kPanelTiles = 2;
 
 const IntegerKernels& kernels_for(Isa isa,
                                   const std::optional<NumberSpec>& input) {
@@ -83,27 +80,26 @@ void check_spec(const LayerSpec& spec,
   }
 }
 
-class IntegerLinear final : public model::Linear {
+class IntegerLinear final : public TiledLinear {
  public:
   IntegerLinear(const LayerSpec& spec,
                 std::int64_t rows,
                 std::int64_t columns,
                 const RowSource& codes,
-                std::optional<Tensor> bias,
-                std::optional<Tensor> input_scale,
+                const std::optional<Tensor>& bias,
+                const std::optional<Tensor>& input_scale,
                 const backend::Backend& backend,
                 Isa isa);
 
-  void forward(ConstTensorView x,
-               TensorView y,
-               backend::Stream& stream) const override;
-  [[nodiscard]] std::size_t resident_bytes() const override;
-
-  [[nodiscard]] std::string description() const override {
-    return description_;
+  [[nodiscard]] std::size_t resident_bytes() const override {
+    return codes_.bytes() + scales_.bytes() + (zeros_ ? zeros_->bytes() : 0) +
+           bias_bytes();
   }
 
  private:
+  void multiply(std::span<const float> x,
+                std::int64_t tokens,
+                float* y) const override;
   void fill_tile(const Quantized& slab,
                  std::int64_t first_row,
                  std::int64_t tile);
@@ -111,53 +107,37 @@ class IntegerLinear final : public model::Linear {
                   std::int64_t first_row,
                   std::int64_t tile);
   [[nodiscard]] IntegerWeights weights() const;
-
-  [[nodiscard]] std::int64_t tiles() const {
-    return divide_up(rows_, kTileRows);
-  }
-
-  void multiply_few(const CodedInputs& inputs, float* y) const;
-  void multiply_many(const CodedInputs& inputs,
-                     std::int64_t tokens,
-                     float* y) const;
   void multiply_panels(const CodedInputs& inputs,
                        std::int64_t tile,
                        int tile_count,
                        std::span<float> out) const;
-  void store(const float* out,
-             std::int64_t out_stride,
-             std::int64_t first_row,
-             std::int64_t tokens,
-             float* y) const;
 
   NumberSpec spec_;
-  std::int64_t rows_;
   ScaleGrid grid_;
   InputCoding coding_;
   std::int64_t blocks_per_scale_;
   const IntegerKernels* kernels_;
-  std::string description_;
   Tensor codes_;  // (tiles, padded columns * 16 * bits / 8) bytes
   ScaleTiles scales_;
   std::optional<Tensor> zeros_;  // (tiles, scales a row, 16) I8
-  std::vector<float> bias_;      // (rows) or empty
 };
 
 IntegerLinear::IntegerLinear(const LayerSpec& spec,
                              std::int64_t rows,
                              std::int64_t columns,
                              const RowSource& codes,
-                             std::optional<Tensor> bias,
-                             std::optional<Tensor> input_scale,
+                             const std::optional<Tensor>& bias,
+                             const std::optional<Tensor>& input_scale,
                              const backend::Backend& backend,
                              Isa isa)
-    : spec_(spec.weight),
-      rows_(rows),
+    : TiledLinear(rows,
+                  columns,
+                  bias,
+                  describe(spec) + " " + std::string(isa_name(isa))),
+      spec_(spec.weight),
       grid_(scale_grid(spec.weight, rows, columns)),
       kernels_(&kernels_for(isa, spec.input)),
-      description_(describe(spec) + " " + std::string(isa_name(isa))),
-      scales_(spec.weight, rows, columns, backend),
-      bias_(float_bias(bias, rows)) {
+      scales_(spec.weight, rows, columns, backend) {
   coding_.loops = &input_loops(isa);
   coding_.spec = spec.input;
   coding_.static_scale = static_input_scale(spec.input, input_scale);
@@ -202,8 +182,8 @@ void IntegerLinear::fill_tile(const Quantized& slab,
   for (std::int64_t r = 0; r < kTileRows; ++r) {
     const std::int64_t row = tile * kTileRows + r;
     const std::int8_t* codes =
-        row < rows_ ? from.data() + (row - first_row) * coding_.columns
-                    : nullptr;
+        row < rows() ? from.data() + (row - first_row) * coding_.columns
+                     : nullptr;
     for (std::int64_t run = 0; run < runs; ++run) {
       std::uint32_t dword = 0;
       for (std::int64_t i = 0; i < run_columns; ++i) {
@@ -235,7 +215,7 @@ void IntegerLinear::fill_zeros(const Quantized& slab,
       const std::int64_t grid_row =
           grid_.rows == 1 ? 0 : (row - first_row) / grid_.rows_per_scale;
       const int zero =
-          row < rows_ ? from[grid_row * grid_.columns + column] + offset : 0;
+          row < rows() ? from[grid_row * grid_.columns + column] + offset : 0;
       *to++ = static_cast<std::int8_t>(zero);
     }
   }
@@ -255,62 +235,23 @@ IntegerWeights IntegerLinear::weights() const {
           grid_.columns};
 }
 
-void IntegerLinear::forward(ConstTensorView x,
-                            TensorView y,
-                            backend::Stream& /*stream*/) const {
-  const std::int64_t tokens = x.dim(0);
-  NIBBLE_CHECK(x.shape() == Shape({tokens, coding_.columns}) &&
-                   y.shape() == Shape({tokens, rows_}),
-               kInvalidArgument,
-               "linear of {} x {}: found x {} and y {}",
-               rows_,
-               coding_.columns,
-               to_string(x.shape()),
-               to_string(y.shape()));
-  const auto from = x.as<float>();
-  float* to = y.as<float>().data();
-  for (std::int64_t first = 0; first < tokens; first += kTokenChunk) {
-    const std::int64_t count = std::min(kTokenChunk, tokens - first);
-    const bool few = count <= kernels_->few_tokens;
-    const CodedInputs inputs(
-        coding_,
-        from.subspan(static_cast<std::size_t>(first * coding_.columns),
-                     static_cast<std::size_t>(count * coding_.columns)),
-        count,
-        few ? kernels_->few_tokens : kernels_->panel_tokens);
-    if (few) {
-      multiply_few(inputs, to + first * rows_);
-    } else {
-      multiply_many(inputs, count, to + first * rows_);
-    }
+void IntegerLinear::multiply(std::span<const float> x,
+                             std::int64_t tokens,
+                             float* y) const {
+  const bool few = tokens <= kernels_->few_tokens;
+  const CodedInputs inputs(
+      coding_, x, tokens, few ? kernels_->few_tokens : kernels_->panel_tokens);
+  if (few) {
+    const IntegerWeights layer = weights();
+    each_tile(tokens, y, [&](std::int64_t tile, std::span<float> out) {
+      kernels_->few(layer, tile, inputs[0], out.data());
+    });
+  } else {
+    each_pair(
+        tokens, y, [&](std::int64_t first, int count, std::span<float> out) {
+          multiply_panels(inputs, first, count, out);
+        });
   }
-}
-
-void IntegerLinear::multiply_few(const CodedInputs& inputs, float* y) const {
-  const IntegerWeights layer = weights();
-  const IntegerInputs tokens = inputs[0];
-  // Enough chunks to balance the threads, few enough to cost nothing.
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, tiles() / (4 * thread_count()));
-  parallel_for(tiles(), grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> out(static_cast<std::size_t>(tokens.tokens * kTileRows));
-    for (std::int64_t tile = begin; tile < end; ++tile) {
-      kernels_->few(layer, tile, tokens, out.data());
-      store(out.data(), kTileRows, tile * kTileRows, tokens.tokens, y);
-    }
-  });
-}
-
-void IntegerLinear::multiply_many(const CodedInputs& inputs,
-                                  std::int64_t tokens,
-                                  float* y) const {
-  parallel_for(tiles(), kPanelTiles, [&](std::int64_t begin, std::int64_t end) {
-    const auto count = static_cast<int>(end - begin);
-    const std::int64_t stride = count * kTileRows;
-    std::vector<float> out(static_cast<std::size_t>(tokens * stride));
-    multiply_panels(inputs, begin, count, out);
-    store(out.data(), stride, begin * kTileRows, tokens, y);
-  });
 }
 
 void IntegerLinear::multiply_panels(const CodedInputs& inputs,
@@ -341,26 +282,6 @@ void IntegerLinear::multiply_panels(const CodedInputs& inputs,
   }
 }
 
-void IntegerLinear::store(const float* out,
-                          std::int64_t out_stride,
-                          std::int64_t first_row,
-                          std::int64_t tokens,
-                          float* y) const {
-  const std::int64_t count = std::min(out_stride, rows_ - first_row);
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    for (std::int64_t r = 0; r < count; ++r) {
-      const float bias =
-          bias_.empty() ? 0.0F : bias_[static_cast<std::size_t>(first_row + r)];
-      y[t * rows_ + first_row + r] = out[t * out_stride + r] + bias;
-    }
-  }
-}
-
-std::size_t IntegerLinear::resident_bytes() const {
-  return codes_.bytes() + scales_.bytes() + (zeros_ ? zeros_->bytes() : 0) +
-         bias_.size() * sizeof(float);
-}
-
 }  // namespace
 
 std::unique_ptr<model::Linear> make_integer_linear(
@@ -368,37 +289,13 @@ std::unique_ptr<model::Linear> make_integer_linear(
     std::int64_t rows,
     std::int64_t columns,
     const RowSource& codes,
-    std::optional<Tensor> bias,
-    std::optional<Tensor> input_scale,
-    backend::Backend& backend) {
-  return make_integer_linear(spec,
-                             rows,
-                             columns,
-                             codes,
-                             std::move(bias),
-                             std::move(input_scale),
-                             backend,
-                             best_isa());
-}
-
-std::unique_ptr<model::Linear> make_integer_linear(
-    const LayerSpec& spec,
-    std::int64_t rows,
-    std::int64_t columns,
-    const RowSource& codes,
-    std::optional<Tensor> bias,
-    std::optional<Tensor> input_scale,
+    const std::optional<Tensor>& bias,
+    const std::optional<Tensor>& input_scale,
     backend::Backend& backend,
     Isa isa) {
   check_spec(spec, rows, columns);
-  return std::make_unique<IntegerLinear>(spec,
-                                         rows,
-                                         columns,
-                                         codes,
-                                         std::move(bias),
-                                         std::move(input_scale),
-                                         backend,
-                                         isa);
+  return std::make_unique<IntegerLinear>(
+      spec, rows, columns, codes, bias, input_scale, backend, isa);
 }
 
 }  // namespace nibble::quant

@@ -26,25 +26,16 @@ namespace nibble::quant {
 //
 // kUnsupported for a spec that no kernel serves, kCorruptData for codes, zero
 // points or scales outside of their range.
+//
+// isa: a set of instructions that the processor has (cpu_has).
 [[nodiscard]] std::unique_ptr<model::Linear> make_integer_linear(
     const LayerSpec& spec,
     std::int64_t rows,
     std::int64_t columns,
     const RowSource& codes,
-    std::optional<Tensor> bias,
-    std::optional<Tensor> input_scale,
-    backend::Backend& backend);
-
-// The same with the instruction set chosen by the caller, who has checked
-// cpu_has(isa). For tests and benchmarks.
-[[nodiscard]] std::unique_ptr<model::Linear> make_integer_linear(
-    const LayerSpec& spec,
-    std::int64_t rows,
-    std::int64_t columns,
-    const RowSource& codes,
-    std::optional<Tensor> bias,
-    std::optional<Tensor> input_scale,
+    const std::optional<Tensor>& bias,
+    const std::optional<Tensor>& input_scale,
     backend::Backend& backend,
-    Isa isa);
+    Isa isa = best_isa());
 
 }  // namespace nibble::quant

@@ -95,16 +95,10 @@ class IntegerScheme final : public Scheme {
       backend::Backend& backend) const override {
     check(spec, rows, columns);
     if (spec.weight.real_zero) {
-      return affine::make_linear(
-          spec, rows, columns, codes, std::move(bias), backend);
+      return affine::make_linear(spec, rows, columns, codes, bias, backend);
     }
-    return make_integer_linear(spec,
-                               rows,
-                               columns,
-                               codes,
-                               std::move(bias),
-                               std::move(input_scale),
-                               backend);
+    return make_integer_linear(
+        spec, rows, columns, codes, bias, input_scale, backend);
   }
 
  private:
