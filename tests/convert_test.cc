@@ -21,6 +21,7 @@
 #include "nibble/load/native/native_form.h"
 #include "nibble/quant/pipeline/check/receipt.h"
 #include "nibble/quant/pipeline/check/verify.h"
+#include "nibble/quant/pipeline/inspect.h"
 #include "nibble/quant/pipeline/plan/native_recipe.h"
 #include "reference_data.h"
 #include "temporary_directory.h"
@@ -212,6 +213,19 @@ TEST_F(Convert, Int4IsCutAndJoinedBitForBit) {
 }
 
 // The scales of ranks stay beside each other when they are joined.
+TEST_F(Convert, TellsTheSizesOfTheFilesAndTheBitsOfTheWeights) {
+  const fs::path two = mixed("int4_mixed", 2, "two");
+  const quant::InspectReport held = quant::inspect(two);
+  for (const Conversion& conversion : {to_meta(1), kToHf}) {
+    const std::string name = conversion.to == Layout::kMeta ? "one" : "hf";
+    const quant::QuantizeReport report = convert(two, conversion, name).written;
+    EXPECT_EQ(report.source_bytes, held.bytes) << name;
+    EXPECT_NEAR(
+        report.bits_per_weight, quant::inspect(at(name)).bits_per_weight, 1e-9)
+        << name;
+  }
+}
+
 TEST_F(Convert, Fp8IsCutAndJoinedExactly) {
   const fs::path eight = mixed("fp8_mixed", 8, "eight");
   for (const std::int64_t ranks : {1, 2}) {

@@ -14,6 +14,7 @@
 #include "nibble/load/native/native_form.h"
 #include "nibble/load/native/native_recut.h"
 #include "nibble/quant/core/registry.h"
+#include "nibble/quant/pipeline/inspect.h"
 #include "nibble/quant/pipeline/plan/code_source.h"
 #include "nibble/quant/pipeline/plan/config_edit.h"
 #include "nibble/quant/pipeline/plan/decoded.h"
@@ -196,6 +197,8 @@ class Converter {
 
   void move_codes() {
     const std::int64_t count = ranks();
+    const InspectReport held = inspect(source_);
+    options_.source_size = SourceSize{held.bytes, held.parameters};
     if (conversion_.dtype || conversion_.requantize) {
       decode();
       lay_out(count);

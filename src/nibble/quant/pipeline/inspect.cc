@@ -22,21 +22,6 @@ using container::CheckpointReader;
 using container::TensorInfo;
 using nlohmann::json;
 
-// An opened path: a directory or a file of gpt-fast, or one safetensors file
-// without a config.
-struct Opened {
-  std::unique_ptr<json> config;
-  std::unique_ptr<CheckpointReader> reader;
-};
-
-Opened open(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path) || path.extension() == ".pth") {
-    load::CheckpointDirectory directory = load::open_checkpoint(path);
-    return {std::move(directory.config), std::move(directory.reader)};
-  }
-  return {nullptr, container::open_safetensors(path)};
-}
-
 // Weights of routed experts count for one token only in the share of experts
 // that it is sent to.
 struct Experts {
@@ -63,12 +48,13 @@ Experts experts_of(const json& config) {
 
 class Inspector {
  public:
-  explicit Inspector(const Opened& opened)
-      : reader_(*opened.reader),
-        config_(opened.config != nullptr ? *opened.config : empty_),
+  // config may be null.
+  Inspector(const CheckpointReader& reader, const json* config)
+      : reader_(reader),
+        config_(config != nullptr ? *config : empty_),
         family_(model::family_of(config_)),
-        quantized_(opened.config != nullptr ? open_quantized(config_, reader_)
-                                            : nullptr) {}
+        quantized_(config != nullptr ? open_quantized(config_, reader_)
+                                     : nullptr) {}
 
   InspectReport run(bool has_config) {
     report_.family = has_config ? family_.name : "";
@@ -188,8 +174,14 @@ class Inspector {
 }  // namespace
 
 InspectReport inspect(const std::filesystem::path& path) {
-  const Opened opened = open(path);
-  return Inspector(opened).run(opened.config != nullptr);
+  if (std::filesystem::is_directory(path) || path.extension() == ".pth") {
+    return inspect(load::open_checkpoint(path));
+  }
+  return Inspector(*container::open_safetensors(path), nullptr).run(false);
+}
+
+InspectReport inspect(const load::CheckpointDirectory& directory) {
+  return Inspector(*directory.reader, directory.config.get()).run(true);
 }
 
 json to_json(const InspectReport& report) {

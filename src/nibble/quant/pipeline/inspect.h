@@ -7,6 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "nibble/load/checkpoint_directory.h"
 #include "nibble/tensor/view.h"
 
 namespace nibble::quant {
@@ -38,6 +39,7 @@ struct InspectReport {
 // What a directory or a single safetensors file holds; reads headers only.
 // Throws what opening it throws.
 [[nodiscard]] InspectReport inspect(const std::filesystem::path& path);
+[[nodiscard]] InspectReport inspect(const load::CheckpointDirectory& directory);
 
 // The document of `nibble inspect --json`.
 [[nodiscard]] nlohmann::json to_json(const InspectReport& report);

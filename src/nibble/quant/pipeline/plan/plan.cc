@@ -365,6 +365,10 @@ void Planner::add_tensors() {
       plan_.roles.push_back(place.role);
     }
   }
+  if (options_.source_size) {
+    plan_.source_bytes = options_.source_size->bytes;
+    plan_.source_parameters = options_.source_size->parameters;
+  }
 }
 
 void Planner::plan_memory() {

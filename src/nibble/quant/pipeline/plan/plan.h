@@ -49,6 +49,13 @@ struct PlannedTensor {
   bool must_be_finite = false;
 };
 
+// What a source's files hold: bytes of tensors, and the weights these stand
+// for.
+struct SourceSize {
+  std::uint64_t bytes = 0;
+  std::int64_t parameters = 0;
+};
+
 struct QuantizeOptions {
   std::filesystem::path output;
   std::uint64_t shard_bytes = 5'000'000'000;
@@ -63,6 +70,8 @@ struct QuantizeOptions {
   std::vector<std::string> notes;  // to stand in the plan and the receipt
   // Set: codes are moved from there, and the recipe decides nothing.
   std::shared_ptr<const CodeSource> codes;
+  // Set where the tensors that are read hold codes, or stand for some.
+  std::optional<SourceSize> source_size;
   // Called before each step that touches the disk ("reserve", "write",
   // "journal", "rename" ...), from any thread. Tests make steps fail here.
   std::function<void(std::string_view step)> before_step;
