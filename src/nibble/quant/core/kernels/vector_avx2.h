@@ -47,6 +47,8 @@ struct Avx2 {
 
   static Int bit_and(Int a, Int b) { return _mm256_and_si256(a, b); }
 
+  static Int bit_xor(Int a, Int b) { return _mm256_xor_si256(a, b); }
+
   static Int bit_or(Int a, Int b) { return _mm256_or_si256(a, b); }
 
   template <int kBits>
@@ -108,6 +110,19 @@ struct Avx2 {
   }
 
   static Int add16(Int a, Int b) { return _mm256_adds_epi16(a, b); }
+
+  static Int max16_unsigned(Int a, Int b) { return _mm256_max_epu16(a, b); }
+
+  static Int max16(Int a, Int b) { return _mm256_max_epi16(a, b); }
+
+  static unsigned greatest16_unsigned(Int a) {
+    const __m128i words = _mm_max_epu16(_mm256_castsi256_si128(a),
+                                        _mm256_extracti128_si256(a, 1));
+    // The complement of the least complement.
+    const __m128i flipped = _mm_xor_si128(words, _mm_set1_epi32(-1));
+    return 0xFFFFU ^ static_cast<unsigned>(
+                         _mm_extract_epi16(_mm_minpos_epu16(flipped), 0));
+  }
 
   static Int add16_unsigned(Int a, Int b) { return _mm256_adds_epu16(a, b); }
 

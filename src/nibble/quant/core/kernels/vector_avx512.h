@@ -51,6 +51,8 @@ struct Avx512 {
 
   static Int bit_and(Int a, Int b) { return _mm512_and_si512(a, b); }
 
+  static Int bit_xor(Int a, Int b) { return _mm512_xor_si512(a, b); }
+
   static Int bit_or(Int a, Int b) { return _mm512_or_si512(a, b); }
 
   template <int kBits>
@@ -117,6 +119,22 @@ struct Avx512 {
   }
 
   static Int add16(Int a, Int b) { return _mm512_adds_epi16(a, b); }
+
+  static Int max16_unsigned(Int a, Int b) { return _mm512_max_epu16(a, b); }
+
+  static Int max16(Int a, Int b) { return _mm512_max_epi16(a, b); }
+
+  // The greatest word, unsigned.
+  static unsigned greatest16_unsigned(Int a) {
+    const __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(a),
+                                          _mm512_extracti64x4_epi64(a, 1));
+    const __m128i words = _mm_max_epu16(_mm256_castsi256_si128(half),
+                                        _mm256_extracti128_si256(half, 1));
+    // The complement of the least complement.
+    const __m128i flipped = _mm_xor_si128(words, _mm_set1_epi32(-1));
+    return 0xFFFFU ^ static_cast<unsigned>(
+                         _mm_extract_epi16(_mm_minpos_epu16(flipped), 0));
+  }
 
   static Int add16_unsigned(Int a, Int b) { return _mm512_adds_epu16(a, b); }
 

@@ -133,7 +133,7 @@ class WholeTile {
 std::int64_t rows_at_a_time(const TileJob& job,
                             const Format& format,
                             std::int64_t unit) {
-  constexpr std::int64_t kSourceBytes = 256 << 10;
+  constexpr std::int64_t kElements = 128 << 10;  // 256 KiB of BF16
   if (job.codes != nullptr ||
       !algorithm_named(job.layer.algorithm).row_separable()) {
     return unit;
@@ -145,11 +145,8 @@ std::int64_t rows_at_a_time(const TileJob& job,
   if (spec.grain == Grain::kBlock) {
     step = std::lcm(step, spec.block_rows);
   }
-  constexpr std::int64_t kElementBytes = 2;
   return std::min(
-      unit,
-      step * std::max<std::int64_t>(
-                 1, kSourceBytes / (step * columns * kElementBytes)));
+      unit, step * std::max<std::int64_t>(1, kElements / (step * columns)));
 }
 
 // Rounds scales to the type in which spec stores them.
