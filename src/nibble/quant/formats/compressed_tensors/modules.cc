@@ -251,9 +251,7 @@ Module read_module(std::string_view name,
     for (const auto& [suffix, tensor] : tensors) {
       const bool known =
           suffix == "bias" ||
-          std::any_of(parts.begin(), parts.end(), [&](const Part& part) {
-            return part.suffix == suffix;
-          });
+          std::ranges::find(parts, suffix, &Part::suffix) != parts.end();
       NIBBLE_CHECK(known,
                    kCorruptData,
                    "tensor {}: found one, expected none with {} ({})",
