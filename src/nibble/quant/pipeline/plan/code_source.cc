@@ -151,7 +151,7 @@ class MovedCodes final : public CodeSource {
     NumberSpec& weight = spec.weight;
     if (native_ == nullptr) {
       NIBBLE_CHECK(
-          !weight.real_zero && !(spec.input && spec.input->upper_bound),
+          !weight.real_zero && !(spec.input && spec.input->upper_bound != 0),
           kUnsupported,
           "found {}, expected numbers that compressed-tensors has: no "
           "real zeros, no bound on inputs",
