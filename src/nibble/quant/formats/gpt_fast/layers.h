@@ -40,12 +40,13 @@ struct PackedLayers {
   std::int64_t head_dim = 0;
 };
 
-// The packed linears of a view (load/meta_view.h) of a gpt-fast file. layout
-// names what a file cannot tell, the order of two-dimensional codes ("bytes",
-// "cpu-avx512", "cpu-avx2") or of CPU bytes in the shape of tiles ("cpu-..."),
-// or is empty. kCorruptData for shapes that fit nothing; kUnsupported, with the
-// type found and the one expected, for codes of another type; kInvalidArgument
-// for a layout where none is to be told, or none where one is.
+// The packed linears of a view (load/native/meta_view.h) of a gpt-fast file.
+// layout names what a file cannot tell, the order of two-dimensional codes
+// ("bytes", "cpu-avx512", "cpu-avx2") or of CPU bytes in the shape of tiles
+// ("cpu-..."), or is empty. kCorruptData for shapes that fit nothing;
+// kUnsupported, with the type found and the one expected, for codes of another
+// type; kInvalidArgument for a layout where none is to be told, or none where
+// one is.
 [[nodiscard]] PackedLayers find_packed_layers(
     const model::ModelConfig& config,
     const container::CheckpointReader& reader,

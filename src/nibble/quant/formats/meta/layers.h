@@ -71,8 +71,8 @@ struct PackedLayers {
                                     std::int64_t rank,
                                     Packing packing);
 
-// Finds the packed tensors of a view (load/meta_view.h) and their scales under
-// every known spelling, and checks their shapes against each other. How a
+// Finds the packed tensors of a view (load/native/meta_view.h) and their scales
+// under every known spelling, and checks their shapes against each other. How a
 // tensor is packed follows from its shape, as docs/formats/meta.md explains.
 // kCorruptData for shapes that fit nothing, kNotFound for missing scales.
 [[nodiscard]] PackedLayers find_packed_layers(
