@@ -40,6 +40,11 @@ class Division {
     return V::fma(V::fnma(near, scale_, x), reciprocal_, near);
   }
 
+  // For coders that need no correctly rounded quotient.
+  [[nodiscard]] NIBBLE_INLINE typename V::Float reciprocal() const {
+    return reciprocal_;
+  }
+
  private:
   NIBBLE_INLINE Division(typename V::Float scale, typename V::Float reciprocal)
       : scale_(scale), reciprocal_(reciprocal) {}
@@ -89,28 +94,6 @@ class ShortDivision {
   typename V::Float low_;
 };
 
-// For coders that need no correctly rounded quotient.
-template <typename V>
-class Reciprocal {
- public:
-  class Scales {
-   public:
-    Scales(const float* scales, std::size_t count) {
-      V::store_f32(reciprocal_,
-                   V::div(V::set(1.0F), V::load_f32_or_one(scales, count)));
-    }
-
-    [[nodiscard]] NIBBLE_INLINE Reciprocal at(std::size_t run) const {
-      return {V::set(reciprocal_[run])};
-    }
-
-   private:
-    float reciprocal_[V::kLanes];
-  };
-
-  typename V::Float value;
-};
-
 // Types of weights on vectors V: loading a block or the first elements of one,
 // division by a scale, the type's rounding of a float32 result, and the order
 // of bytes that loading and packing lead to.
@@ -151,7 +134,7 @@ struct TypeF16 {
   static typename V::Int order(typename V::Int x) { return V::order_parts(x); }
 };
 
-// DivideBy is ShortDivision, or Reciprocal, when scales are BF16 too.
+// DivideBy may be ShortDivision when scales are BF16 too.
 template <typename V, typename DivideBy>
 struct TypeBF16 {
   using Stored = std::uint16_t;

@@ -16,9 +16,6 @@ class Coder {
                       const typename Type::Divide& divide)
       : divide_(divide) {}
 
-  NIBBLE_INLINE explicit Coder(const typename Type::Divide& divide)
-      : divide_(divide) {}
-
   NIBBLE_INLINE typename V::Int block(const typename V::Block& weights) const {
     const auto& part = weights.part;
     const auto offset = V::set16(-kOffset);
@@ -203,7 +200,7 @@ void fill_bf16(const CodeRuns& arguments, const StepsOf& steps_of) {
           const typename Type::Divide& divide,
           const std::uint16_t* weight,
           std::uint8_t* codes) {
-        const Coder coder(divide);
+        const Coder coder(job, run, divide);
         const float scale = job.scales[run];
         const Steps* steps = steps_of(coder, scale);
         if (steps == nullptr) {
@@ -236,7 +233,7 @@ class AllSteps {
       float scale = 0;
       __builtin_memcpy(&scale, &bits, sizeof scale);
       const typename Type::Divide::Scales scales(&scale, 1);
-      const Coder coder(scales.at(0));
+      const Coder coder({}, 0, scales.at(0));
       good_[m] = find_steps<V, Type>(coder, exponent_of(scale), steps_[m]);
     }
   }

@@ -57,8 +57,8 @@ class ShortCoder {
  public:
   NIBBLE_INLINE ShortCoder(const CodeRuns& job,
                            std::size_t run,
-                           const Reciprocal<V>& reciprocal)
-      : reciprocal_(reciprocal.value),
+                           const Division<V>& divide)
+      : reciprocal_(divide.reciprocal()),
         zero_(kSymmetric ? 0 : job.zeros[run]),
         low_(job.low),
         high_(job.high) {}
@@ -103,7 +103,7 @@ struct Fill {
 template <typename V>
 struct Fill<V, TypeBF16<V, ShortDivision<V>>, false> {
   static void run(const CodeRuns& job) {
-    using Type = TypeBF16<V, Reciprocal<V>>;
+    using Type = WideBF16<V>;
     if (job.zeros == nullptr) {
       fill_runs<V, Type, ShortCoder<V, true>>(job);
     } else {
